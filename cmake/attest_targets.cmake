@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+# Helpers that every room uses. Flags live on targets, never globally.
+add_library(attest_options INTERFACE)
+target_compile_features(attest_options INTERFACE cxx_std_20 c_std_11)
+# Contraction would give other bits under dispatch and break error-free transformations; std::fma says where it is meant.
+target_compile_options(attest_options INTERFACE -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow
+                       $<$<BOOL:${ATTEST_WERROR}>:-Werror>)
+if(ATTEST_SANITIZE)
+  target_compile_options(attest_options INTERFACE -fsanitize=${ATTEST_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(attest_options INTERFACE -fsanitize=${ATTEST_SANITIZE})
+  target_compile_definitions(attest_options INTERFACE ATTEST_SANITIZED=1)
+endif()
+if(ATTEST_COVERAGE)
+  target_compile_options(attest_options INTERFACE --coverage)
+  target_link_options(attest_options INTERFACE --coverage)
+endif()
+
+# attest_room(name SOURCES ... LINK ...): the static library attest_<name> of the current folder. Inside the project
+# files include each other from the root ("harness/judge.hpp") and from include/ ("attest/problem.hpp").
+function(attest_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINK" ${ARGN})
+  add_library(attest_${name} STATIC ${ROOM_SOURCES})
+  set_target_properties(attest_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(attest_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(attest_${name} PUBLIC ${ROOM_LINK} PRIVATE attest_options)
+endfunction()
+
+# attest_room_tests(name LINK ...): one test binary of all *_test.cpp beside the code.
+function(attest_room_tests name)
+  if(NOT ATTEST_DEVELOPER_MODE)
+    return()
+  endif()
+  cmake_parse_arguments(ROOM "" "" "LINK" ${ARGN})
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  if(NOT tests)
+    return()
+  endif()
+  add_executable(attest_${name}_test ${tests})
+  target_include_directories(attest_${name}_test PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(attest_${name}_test PRIVATE ATTEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                             ATTEST_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(attest_${name}_test PRIVATE ${ROOM_LINK} attest_options GTest::gtest_main)
+  gtest_discover_tests(attest_${name}_test TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS ${name} TIMEOUT 600)
+endfunction()
+
+# Loadable modules and the kernel host lie here, so that the command finds them by its own location.
+set(ATTEST_MODULE_DIR ${PROJECT_BINARY_DIR}/lib/attest)
+
+# attest_module(name SOURCES ...): a plug-in <name>.so that knows include/ alone.
+function(attest_module name)
+  cmake_parse_arguments(MODULE "" "DIRECTORY" "SOURCES;LINK" ${ARGN})
+  if(NOT MODULE_DIRECTORY)
+    set(MODULE_DIRECTORY ${ATTEST_MODULE_DIR})
+  endif()
+  add_library(attest_module_${name} MODULE ${MODULE_SOURCES})
+  set_target_properties(attest_module_${name} PROPERTIES OUTPUT_NAME ${name} PREFIX "" CXX_VISIBILITY_PRESET hidden
+                        C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+                        LIBRARY_OUTPUT_DIRECTORY ${MODULE_DIRECTORY})
+  target_include_directories(attest_module_${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(attest_module_${name} PRIVATE ${MODULE_LINK} attest_options)
+endfunction()

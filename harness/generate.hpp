@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random problems. draw() is addressed: the same (seed, stream, index) gives the same problem
+// whatever else runs.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "attest/declaration.hpp"
+#include "attest/problem.hpp"
+
+namespace attest {
+
+/// A legal problem that the declaration covers, with one of its dtypes. Small cases are the mass
+/// (median a few dozen (query, key) pairs), 5 % are large, 1 % long. Built on RapidCheck's Random
+/// and Gen.
+AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::string_view stream,
+                      std::uint64_t index);
+
+/// Takes away what the declaration does not cover, one feature at a time, and mends what then
+/// contradicts itself. Total: also for hostile field values. The result satisfies problem_error()
+/// == nullopt and not_declared() == nullopt.
+AttentionProblem make_legal(AttentionProblem problem, const Declaration& declaration);
+
+}  // namespace attest

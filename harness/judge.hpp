@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge: docs/tolerance.md section 9. Compares what a kernel gave with what the oracle expects;
+// `!(err <= tol)` fails, so a NaN never passes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attest/record.hpp"
+#include "attest/verdict.hpp"
+#include "reference/expected.hpp"
+
+namespace attest {
+
+/// Result of one requirement on one case.
+struct CaseResult {
+  Verdict verdict = Verdict::pass;
+  Reason reason = Reason::none;
+  std::vector<Reason> also;
+  std::string detail;  ///< one plain sentence
+  std::optional<Element> worst;
+  std::int64_t elements_compared = 0, elements_failed = 0;
+  std::vector<std::uint32_t> failed_elements;  ///< flat indices into worst->tensor, at most 4096
+  double worst_ratio = 0;                      ///< err / T, for the ratio table
+  std::string ratio_output;                    ///< "o" or "lse"; "" = no ratio
+};
+
+enum class Output : std::uint8_t { o, lse };
+
+/// Non-finite first, then value. `generic`: T_S < err <= T_M fails; else it warns.
+CaseResult judge_values(const AttentionProblem& problem, const Expected& expected, Output output,
+                        const std::vector<double>& actual, bool generic);
+
+/// Bias test of docs/tolerance.md section 8 over all rows of a problem (needs
+/// Expected::temperature). |t| > 6 and |z| > 0.5 in one of the directions: `biased`.
+CaseResult judge_bias(const AttentionProblem& problem, const Expected& expected, Output output,
+                      const std::vector<double>& actual, bool generic);
+
+}  // namespace attest

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call, from a problem and its values to everything that can be seen of it: encode, lay out
+// with poison and canaries, call, verify, read back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attest/inputs.hpp"
+#include "harness/subject.hpp"
+
+namespace attest {
+
+/// Tensors lie against one end of their slot: `high` sees accesses past the end, `low` those before
+/// the start.
+enum class Flush : std::uint8_t { high, low };
+
+/// What lies in bytes that must not matter: gaps, rows outside their range, slack, output junk.
+/// `nan`: quiet NaN with a payload; `finite`: large finite values of alternating sign. Integers get
+/// values out of their range.
+enum class Poison : std::uint8_t { nan, finite };
+
+struct CallOptions {
+  Flush flush = Flush::high;
+  Poison poison = Poison::nan;
+  int num_threads = 1;
+  CallLimits limits;
+};
+
+struct Observation {
+  CallStatus call;
+  /// Read back where the call returned ATTEST_OK, logical row-major. lse in natural logarithm
+  /// whatever the encoding.
+  std::vector<double> o, lse;
+  /// The stored bits, widened to 64, same order: for laws that speak of bits.
+  std::vector<std::uint64_t> o_bits, lse_bits;
+  /// Elements that still hold the junk they were given. One call alone can be a coincidence: see
+  /// unwritten().
+  std::vector<std::uint8_t> o_junk, lse_junk;
+  std::vector<std::string> writes_outside;   ///< "write, 4 bytes before o"
+  std::vector<std::string> inputs_modified;  ///< "q"
+  bool ok() const { return !call.accident && call.status == 0; }
+};
+
+Observation observe(Subject& subject, const AttentionProblem& problem,
+                    const AttentionInputs& inputs, const CallOptions& options = {});
+
+/// Bytes the arena needs for this problem.
+std::int64_t arena_bytes(const AttentionProblem& problem);
+
+/// Elements that hold the junk of both of two calls with different poisons, i.e. that the kernel
+/// did not write.
+std::vector<std::size_t> unwritten(const std::vector<std::uint8_t>& first,
+                                   const std::vector<std::uint8_t>& second);
+
+}  // namespace attest

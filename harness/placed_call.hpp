@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call laid out in shared memory, as offsets: the same bytes mean the same call in the runner and
+// in the kernel host. C-compatible plain data, since the host is a thin child that links libc and
+// libdl alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attest {
+
+/// The tensors of attest_attention, in its order. One fixed slot between guard pages for each.
+enum class Slot : std::uint8_t {
+  q,
+  k,
+  v,
+  o,
+  lse,
+  bias,
+  mask,
+  blocks,
+  keep,
+  alibi_slopes,
+  sink,
+  seqlens_q,
+  seqlens_k,
+  left_pad_q,
+  left_pad_k,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  q_offset,
+  prefix_len,
+  rope_cos,
+  rope_sin,
+  workspace,
+};
+inline constexpr int kNumSlots = static_cast<int>(Slot::workspace) + 1;
+const char* name(Slot slot);
+
+struct PlacedTensor {
+  std::uint32_t present;
+  std::uint8_t code, bits;  ///< DLDataType
+  std::uint16_t rank;
+  std::uint64_t offset;  ///< of element [0, 0, ...] from the arena's base
+  std::int64_t shape[4];
+  std::int64_t strides[4];  ///< elements
+  std::uint64_t extent_begin,
+      extent_end;  ///< arena offsets of the bytes the tensor spans, for attribution
+};
+
+struct PlacedScalars {
+  double scale, softcap, dropout_p, rope_base, rope_scale, rope_ntk;
+  std::int64_t window_left, window_right, global_tokens, block_q, block_k, rope_dim, rope_position;
+  std::int32_t base, align, alibi, alibi_inside_softcap, rope, num_threads;
+};
+
+struct PlacedCall {
+  PlacedTensor tensors[kNumSlots];
+  PlacedScalars scalars;
+};
+
+}  // namespace attest

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A requirement: one sentence a kernel must satisfy, and the plain function that checks it on one
+// problem.
+//
+// Adding one is adding one file to properties/: write the check, and under it
+//   ATTEST_REQUIREMENT(mask_no_leak, {.id = "MASK-NOLEAK", .sentence = "...", .check = check});
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attest/declaration.hpp"
+#include "attest/inputs.hpp"
+#include "harness/judge.hpp"
+#include "harness/observe.hpp"
+#include "reference/expected.hpp"
+
+namespace attest {
+
+/// What a check may use. Inputs, the oracle's answer and the two standard calls of a problem are
+/// computed once and shared by all requirements that look at the same problem.
+class CaseContext {
+ public:
+  explicit CaseContext(Subject& subject) : subject_(subject) {}
+
+  Subject& subject() { return subject_; }
+  const Declaration& declaration() const { return subject_.declaration(); }
+
+  const AttentionInputs& inputs(const AttentionProblem& problem);
+  const Expected& expected(const AttentionProblem& problem);
+  /// The standard pair: first (high, nan), second (low, finite).
+  const Observation& first(const AttentionProblem& problem);
+  const Observation& second(const AttentionProblem& problem);
+  /// Any other call; never cached.
+  Observation call(const AttentionProblem& problem, const AttentionInputs& inputs,
+                   const CallOptions& options = {});
+
+  CallLimits limits;
+  std::int64_t calls = 0;  ///< made so far
+
+ private:
+  void focus(const AttentionProblem& problem);
+  Subject& subject_;
+  std::optional<AttentionProblem> problem_;
+  std::optional<AttentionInputs> inputs_;
+  std::optional<Expected> expected_;
+  std::optional<Observation> first_, second_;
+};
+
+enum class Level : std::uint8_t { required, advisory };
+
+struct Requirement {
+  std::string id;        ///< "MASK-NOLEAK"
+  std::string sentence;  ///< what is owed, in plain words
+  Level level = Level::required;
+  /// Why nothing can be checked on a kernel with this declaration ("not promised: deterministic");
+  /// nullptr: always.
+  std::optional<std::string> (*skip)(const Declaration&) = nullptr;
+  /// Turns a drawn problem into one that this requirement can use, or nullopt to pass it by.
+  /// nullptr: the shared problems, as drawn. Must be idempotent: shrinking applies it to its own
+  /// results.
+  std::optional<AttentionProblem> (*adapt)(AttentionProblem, const Declaration&) = nullptr;
+  CaseResult (*check)(CaseContext&, const AttentionProblem&) = nullptr;
+  /// Cases per 1000 shared problems, for requirements with their own problems (adapt set).
+  int share = 250;
+};
+
+/// Sorted by id, whatever the link order.
+const std::vector<Requirement>& requirements();
+const Requirement* find_requirement(const std::string& id);
+bool register_requirement(Requirement requirement);
+
+#define ATTEST_REQUIREMENT(identifier, ...)                    \
+  [[maybe_unused]] static const bool identifier##_registered = \
+      ::attest::register_requirement(::attest::Requirement __VA_ARGS__)
+
+/// The part every check starts with: accident, refusal, junk status. nullopt: the call came back
+/// with ATTEST_OK.
+std::optional<CaseResult> judge_call(const Observation& observation, const Declaration& declaration,
+                                     const AttentionProblem& problem);
+
+}  // namespace attest

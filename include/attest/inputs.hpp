@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The values of one problem, dense and in double: what the oracle computes from and what the
+// subject is given. Every value is one that the storage type holds exactly.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "attest/problem.hpp"
+
+namespace attest {
+
+/// A dense row-major array of up to four axes. An axis of extent 1 broadcasts where the text says
+/// so. A default- constructed one means "absent" (`present` is false), which differs from present
+/// with no elements.
+template <class T>
+struct Dense {
+  bool present = false;
+  std::array<std::int64_t, 4> shape{1, 1, 1, 1};
+  std::vector<T> values;
+
+  Dense() = default;
+  explicit Dense(std::array<std::int64_t, 4> extents)
+      : present(true),
+        shape(extents),
+        values(static_cast<std::size_t>(extents[0] * extents[1] * extents[2] * extents[3])) {}
+
+  std::size_t index(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) const {
+    return static_cast<std::size_t>(((a * shape[1] + b) * shape[2] + c) * shape[3] + d);
+  }
+  /// The same with axes of extent 1 broadcast.
+  std::size_t broadcast_index(std::int64_t a, std::int64_t b, std::int64_t c,
+                              std::int64_t d) const {
+    return index(shape[0] == 1 ? 0 : a, shape[1] == 1 ? 0 : b, shape[2] == 1 ? 0 : c,
+                 shape[3] == 1 ? 0 : d);
+  }
+  T& at(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+    return values[index(a, b, c, d)];
+  }
+  const T& at(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) const {
+    return values[index(a, b, c, d)];
+  }
+};
+
+struct AttentionInputs {
+  Dense<double> q;             ///< [B, Hq, Lq, D]
+  Dense<double> k;             ///< [B, Hkv, Lk, D]
+  Dense<double> v;             ///< [B, Hkv, Lk, Dv]
+  Dense<double> bias;          ///< [B|1, Hq|1, Lq|1, Lk|1], may hold -inf
+  Dense<double> slopes;        ///< [B|1, Hq, 1, 1]
+  Dense<double> sink;          ///< [1, Hq, 1, 1], may hold -inf
+  Dense<std::uint8_t> mask;    ///< [B|1, Hq|1, Lq|1, Lk|1], 1 = visible
+  Dense<std::uint8_t> blocks;  ///< [B|1, Hq|1, ceil(Lq/block_q), ceil(Lk/block_k)], 1 = visible
+  Dense<std::uint8_t> keep;    ///< [B, Hq, Lq, Lk], 1 = kept by dropout
+};
+
+}  // namespace attest

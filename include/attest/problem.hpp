@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// AttentionProblem: everything that decides what the right answer is, and where the input values
+// come from.
+//
+// Symbols, formulas and conventions: docs/semantics.md. Encodings that differ between kernels
+// without changing the answer (mask polarity, lse base, exclusive window bounds) are no part of it:
+// they are translated at the subject's edge.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attest/dtype.hpp"
+
+namespace attest {
+
+enum class Base : std::uint8_t { full, causal, prefix };
+enum class Align : std::uint8_t { bottom_right, top_left, q_offset };
+enum class AlibiKind : std::uint8_t { none, absolute, signed_, key_anchored };
+enum class RopePairing : std::uint8_t { none, interleaved, half };
+
+/// What a query row without any visible key must give. `unspecified` values are not judged.
+enum class EmptyOutput : std::uint8_t { zero, nan, mean_v, unspecified };
+enum class EmptyLse : std::uint8_t { neg_inf, pos_inf, zero, unspecified };
+
+/// Where the values of q, k and v come from; each value is a function of (seed, tensor,
+/// coordinates) alone. `list` takes them from AttentionProblem::literal.
+enum class Family : std::uint8_t {
+  gaussian,          ///< standard normal (a sum of uniforms)
+  uniform,           ///< in [-1, 1)
+  integers,          ///< -3 .. 3: scores are exact in every type
+  heavy_tails,       ///< normal, one value in 16 multiplied by up to 2^6
+  outlier_channels,  ///< normal, one channel in 16 multiplied by 100
+  saturated,         ///< scores around +-40: nearly one-hot rows
+  all_low,           ///< every score near -120
+  all_high,          ///< every score near +120
+  rising,            ///< scores rise with the key: the running maximum moves at every block
+  falling,           ///< scores fall with the key
+  equal_scores,      ///< every score the same
+  needle,            ///< one key per query carries the weight
+  identity_v,        ///< v = identity (Dv >= Lk): o is the weight matrix; q, k normal
+  one_hot_v,         ///< v has a single 1 per key, at channel j mod Dv; q, k normal
+  constant_v,        ///< every v the same non-zero number: o is that number
+  alternating,       ///< v = +-1 by key: o cancels
+  subnormal,         ///< v in the subnormals of the storage type
+  signed_zeros,      ///< +0 and -0 only
+  zeros,
+  huge,           ///< |q.k| beyond the range of f16 with moderate scaled scores; v large
+  low_rank,       ///< keys of rank 1
+  repeated_keys,  ///< each key stands 8 times
+  list,           ///< literal values
+};
+
+enum class BiasKind : std::uint8_t {
+  none,
+  normal,
+  neg_inf,  ///< normal, one entry in four -inf
+  lowest,   ///< normal, one entry in four the most negative finite number
+  t5,       ///< a T5 relative bias: table[bucket(kpos - qpos)][head]
+  list,
+};
+
+enum class MaskKind : std::uint8_t {
+  none,
+  random,  ///< half of the entries visible
+  sparse,  ///< one entry in eight visible: many rows are empty
+  dense,   ///< one entry in sixteen hidden
+  all_true,
+  all_false,
+  empty_rows,  ///< every third query row hidden, all else visible
+  list,
+};
+
+enum class SinkKind : std::uint8_t {
+  none,
+  normal,
+  mixed_inf /* every second head -inf */,
+  large /* +20 */,
+  list
+};
+
+enum class SlopesKind : std::uint8_t {
+  standard /* docs/semantics.md, section 4 */,
+  random,
+  per_batch,
+  list
+};
+
+/// Which axes of a [B, Hq, Lq, Lk] tensor are stored; the others have extent 1 and broadcast.
+/// Printed as a subset of "bhqk", "-" for none.
+struct Axes {
+  bool b = true, h = true, q = true, k = true;
+  bool operator==(const Axes&) const = default;
+};
+
+/// Memory order and strides of q, k, v and o. Not part of the semantics, part of the case.
+enum class Layout : std::uint8_t {
+  bhld,       ///< contiguous, as the logical shape
+  blhd,       ///< contiguous [B, L, H, D]
+  bhdl,       ///< channels outside: the last logical axis is strided
+  strided,    ///< bhld with gaps between rows, heads and sequences
+  kv_packed,  ///< k and v interleaved in one [B, L, Hkv, 2, D] block (falls back to blhd for Dv !=
+              ///< D)
+  broadcast,  ///< blhd; k and v have stride 0 over the batch (their values repeat)
+};
+
+/// Values given in the case line, in logical row-major order. Empty = generated.
+struct Literal {
+  std::vector<double> q, k, v, bias, sink, slopes;
+  std::vector<double> mask, blocks, keep;  // 0 or 1
+  bool operator==(const Literal&) const = default;
+};
+
+struct AttentionProblem {
+  DType dtype = DType::f32;
+  std::int64_t batch = 1;
+  std::int64_t num_heads = 1;
+  std::int64_t num_kv_heads = 1;
+  std::int64_t q_len = 1;
+  std::int64_t kv_len = 1;
+  std::int64_t head_dim = 1;
+  std::int64_t v_head_dim = 1;
+
+  std::optional<double> scale;  ///< nullopt: exactly 1/sqrt(head_dim)
+  double softcap = 0;           ///< 0: none
+  double dropout_p = 0;         ///< 0: none; a keep mask is generated otherwise
+
+  Base base = Base::full;
+  Align align = Align::bottom_right;
+  std::vector<std::int64_t> q_offset;    ///< one per sequence, with Align::q_offset
+  std::vector<std::int64_t> prefix_len;  ///< one per sequence, with Base::prefix
+  std::int64_t window_left = -1;         ///< inclusive; -1 = unlimited
+  std::int64_t window_right = -1;
+  std::int64_t global_tokens = 0;  ///< needs a window
+
+  std::vector<std::int64_t> seqlens_q, seqlens_k;    ///< [B] end rows; empty: the full length
+  std::vector<std::int64_t> left_pad_q, left_pad_k;  ///< [B]; empty: 0
+  std::vector<std::int64_t> cu_seqlens_q,
+      cu_seqlens_k;  ///< [S+1], both or neither; needs batch = 1, excludes lengths
+
+  MaskKind mask = MaskKind::none;
+  Axes mask_axes;
+  BiasKind bias = BiasKind::none;
+  Axes bias_axes;
+  std::int64_t t5_buckets = 32;
+  std::int64_t t5_max_distance = 128;
+  bool t5_bidirectional = true;
+  bool blocks = false;                      ///< random, three in four set
+  Axes block_axes{true, true, true, true};  ///< only b and h matter
+  std::int64_t block_q = 16, block_k = 16;
+  AlibiKind alibi = AlibiKind::none;
+  bool alibi_inside_softcap = false;
+  SlopesKind slopes = SlopesKind::standard;
+  SinkKind sink = SinkKind::none;
+  RopePairing rope = RopePairing::none;
+  std::int64_t rope_dim = 0;  ///< 0: head_dim rounded down to even
+  double rope_base = 10000;
+  double rope_scale = 1;
+  double rope_ntk = 1;
+
+  EmptyOutput empty_output = EmptyOutput::zero;
+  EmptyLse empty_lse = EmptyLse::neg_inf;
+
+  bool want_lse = true;
+  Layout layout = Layout::bhld;
+  Family data = Family::gaussian;
+  std::optional<Family> v_data;  ///< for v alone; nullopt: as `data`
+  std::uint64_t seed = 0;
+  Literal literal;
+
+  bool operator==(const AttentionProblem&) const = default;
+};
+
+/// 1/sqrt(head_dim) correctly rounded, or the given scale.
+double effective_scale(const AttentionProblem& problem);
+/// The number of rotated channels.
+std::int64_t effective_rope_dim(const AttentionProblem& problem);
+/// Sequences that q_offset and prefix_len are given for: the batch, or the segments of a packed
+/// batch.
+std::int64_t num_sequences(const AttentionProblem& problem);
+
+/// Why the problem contradicts itself or lies outside the domain of docs/semantics.md section 1,
+/// naming the field; nullopt where it is legal. Total: any field values, also hostile ones, are
+/// safe to pass.
+std::optional<std::string> problem_error(const AttentionProblem& problem);
+
+/// Bytes of all tensors of the call together, saturating at 2^63-1.
+std::int64_t tensor_bytes(const AttentionProblem& problem);
+
+}  // namespace attest

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of one run: what the runner produces and every report format reads. Plain data.
+// Its JSON form is reports/schema/record.schema.json.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attest/verdict.hpp"
+
+namespace attest {
+
+inline constexpr const char* kRecordSchema = "attest.record/1";
+
+/// Cases by verdict.
+struct Counts {
+  std::int64_t pass = 0, warn = 0, fail = 0, crash = 0, hang = 0, out_of_memory = 0,
+               unsupported = 0, not_judged = 0, error = 0;
+  std::int64_t& of(Verdict verdict);
+  std::int64_t total() const;
+  std::int64_t failures() const { return fail + crash + hang + out_of_memory; }
+};
+
+struct SubjectInfo {
+  std::string name, version, path, declaration;
+  std::string precision;  ///< by dtype, e.g. "f32=f32 bf16=mma_f32acc"
+  bool built_in = false;
+};
+
+struct MachineInfo {
+  std::string cpu, os, compiler, simd;  ///< simd: the Highway target the oracle ran on
+  int cores = 0;
+  std::int64_t memory_bytes = 0;
+  std::string commit;  ///< of Attest; "unknown" outside a checkout
+};
+
+/// One element that was compared, or one finding with no element.
+struct Element {
+  std::string tensor;               ///< "o", "lse", "q", ...
+  std::vector<std::int64_t> index;  ///< logical coordinates
+  double expected = 0, actual = 0, tolerance = 0, ratio = 0;
+};
+
+/// One requirement that failed on one case, after shrinking.
+struct Failure {
+  int cause = 0;  ///< 1-based index into Record::causes
+  std::string requirement;
+  std::string dtype;
+  Verdict verdict = Verdict::fail;
+  Reason reason = Reason::wrong_value;
+  std::vector<Reason> also;     ///< what else was found in the same case
+  std::string case_line;        ///< the minimal case
+  std::string found_case_line;  ///< the case as drawn
+  std::uint64_t index = 0;      ///< (suite seed, requirement, index) addresses the drawn case
+  std::string detail;           ///< one plain sentence: "read, 0 bytes past the end of k"
+  std::optional<Element> worst;
+  std::int64_t elements_failed = 0, elements_compared = 0;
+  std::string pattern;  ///< which rows, keys, channels: "query rows 0-2 of 3"
+  /// The numbers of a minimal case small enough to show: one line each, "o[0,0,0,0] expected 0.5
+  /// got 0.25 (tolerance ..)"
+  std::vector<std::string> numbers;
+  int reruns = 0, reruns_failed = 0;
+  bool fully_shrunk = true;
+  bool expected = false;  ///< an expectations file covers it
+  std::string expected_why;
+  std::string replay;  ///< the command that shows it again
+};
+
+/// Failures that look like one mistake.
+struct Cause {
+  int id = 0;
+  Verdict verdict = Verdict::fail;
+  Reason reason = Reason::none;
+  std::string sentence;                ///< "wrong o where base=causal and align=bottom_right"
+  std::vector<std::string> features;   ///< what the failing cases have in common
+  std::vector<std::string> caught_by;  ///< requirement ids
+  std::vector<std::string> dtypes;
+  std::string diagnosis;   ///< likely mistakes; "" where nothing fits
+  std::int64_t cases = 0;  ///< failing cases in all
+  int smallest = 0;        ///< 0-based index into Record::failures
+};
+
+struct RequirementResult {
+  std::string id, sentence, level;
+  Counts counts;
+  std::map<std::string, Counts> by_dtype;
+  std::string skipped;  ///< why nothing ran: "not declared: masked_nan_safe"
+  std::string detail;   ///< first failure in one line
+};
+
+/// Quantiles of err / tolerance over the worst element of each case.
+struct Ratios {
+  std::string output, dtype;
+  std::int64_t cases = 0, elements = 0;
+  double q10 = 0, q50 = 0, q90 = 0, max = 0;
+  std::string worst_case;
+};
+
+/// The oracle against the definition, in this run.
+struct Audit {
+  std::int64_t rows = 0, elements = 0, outside = 0;
+  double worst_fraction_of_radius = 0;
+  double worst_radius_over_tolerance = 0;
+  std::string first_outside;  ///< case line and element
+};
+
+/// What a verdict speaks of.
+struct Scope {
+  std::vector<std::string> dtypes, features, head_dims;
+  std::string precision;
+  std::vector<std::string>
+      not_tested;   ///< "f64: not declared", "window_right: refused by the plan in 31 of 31"
+  std::string cut;  ///< where a time budget cut the list; "" = nowhere
+  double refused_share = 0;  ///< of the declared cases
+};
+
+/// A row of the matrix feature x dtype.
+struct MatrixCell {
+  std::string feature, dtype;
+  std::int64_t cases = 0, failed = 0, unsupported = 0;
+};
+
+struct ExpectationResult {
+  std::string line;
+  int line_number = 0;
+  std::string state;  ///< "met", "stale", "unused", "wrong_reason"
+};
+
+struct Record {
+  std::string schema = kRecordSchema;
+  std::string tool_version;
+  std::string command;
+  SubjectInfo subject;
+  MachineInfo machine;
+  std::string suite;  ///< "quick", "cases:FILE", ...
+  std::uint64_t seed = 0;
+  std::string shard;  ///< "1/1"
+  SuiteVerdict verdict = SuiteVerdict::incomplete;
+  Scope scope;
+  Counts counts;
+  std::vector<RequirementResult> requirements;
+  std::vector<Cause> causes;
+  std::vector<Failure> failures;
+  std::vector<MatrixCell> matrix;
+  std::vector<Ratios> ratios;
+  Audit audit;
+  std::vector<ExpectationResult> expectations;
+  std::vector<std::string> notes;  ///< things of the suite or machine worth saying
+  // Times, the only fields that differ between two runs of the same seed and build.
+  std::string started;  ///< UTC, ISO 8601
+  double wall_seconds = 0, cpu_seconds = 0;
+};
+
+}  // namespace attest
