@@ -37,8 +37,11 @@ class CaseContext {
   Observation call(const AttentionProblem& problem, const AttentionInputs& inputs,
                    const CallOptions& options = {});
 
-  CallLimits limits;
+  CallLimits limits;       ///< for every call that this context makes
   std::int64_t calls = 0;  ///< made so far
+  /// The oracle's answer of the problem last looked at, where a check asked for it; else nullptr.
+  /// For the audit.
+  const Expected* cached_expected() const { return expected_ ? &*expected_ : nullptr; }
 
  private:
   void focus(const AttentionProblem& problem);
@@ -62,6 +65,9 @@ struct Requirement {
   /// nullptr: the shared problems, as drawn. Must be idempotent: shrinking applies it to its own
   /// results.
   std::optional<AttentionProblem> (*adapt)(AttentionProblem, const Declaration&) = nullptr;
+  /// Whether this requirement has anything to say about a problem; where not, there is no case.
+  /// nullptr: always.
+  bool (*applies)(const AttentionProblem&, const Declaration&) = nullptr;
   CaseResult (*check)(CaseContext&, const AttentionProblem&) = nullptr;
   /// Cases per 1000 shared problems, for requirements with their own problems (adapt set).
   int share = 250;
