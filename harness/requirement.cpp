@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/requirement.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/data.hpp"
+
+namespace attest {
+
+namespace {
+
+std::vector<Requirement>& registry() {
+  static std::vector<Requirement> all;
+  return all;
+}
+
+}  // namespace
+
+bool register_requirement(Requirement requirement) {
+  auto& all = registry();
+  const auto place = std::lower_bound(
+      all.begin(), all.end(), requirement,
+      [](const Requirement& left, const Requirement& right) { return left.id < right.id; });
+  all.insert(place, std::move(requirement));
+  return true;
+}
+
+const std::vector<Requirement>& requirements() { return registry(); }
+
+const Requirement* find_requirement(const std::string& id) {
+  for (const Requirement& requirement : registry())
+    if (requirement.id == id) return &requirement;
+  return nullptr;
+}
+
+void CaseContext::focus(const AttentionProblem& problem) {
+  if (problem_ == problem) return;
+  problem_ = problem;
+  inputs_.reset();
+  expected_.reset();
+  first_.reset();
+  second_.reset();
+}
+
+const AttentionInputs& CaseContext::inputs(const AttentionProblem& problem) {
+  focus(problem);
+  if (!inputs_) inputs_ = make_inputs(problem);
+  return *inputs_;
+}
+
+const Expected& CaseContext::expected(const AttentionProblem& problem) {
+  const AttentionInputs& values = inputs(problem);
+  if (!expected_) expected_ = expect(problem, values, declaration().profile_for(problem.dtype));
+  return *expected_;
+}
+
+const Observation& CaseContext::first(const AttentionProblem& problem) {
+  const AttentionInputs& values = inputs(problem);
+  if (!first_) first_ = call(problem, values, {.flush = Flush::high, .poison = Poison::nan});
+  return *first_;
+}
+
+const Observation& CaseContext::second(const AttentionProblem& problem) {
+  const AttentionInputs& values = inputs(problem);
+  if (!second_) second_ = call(problem, values, {.flush = Flush::low, .poison = Poison::finite});
+  return *second_;
+}
+
+Observation CaseContext::call(const AttentionProblem& problem, const AttentionInputs& inputs,
+                              const CallOptions& options) {
+  ++calls;
+  CallOptions limited = options;
+  limited.limits = limits;
+  return observe(subject_, problem, inputs, limited);
+}
+
+std::optional<CaseResult> judge_call(const Observation& observation, const Declaration&,
+                                     const AttentionProblem&) {
+  const CallStatus& call = observation.call;
+  CaseResult result;
+  if (call.accident) {
+    result.verdict = call.accident->verdict;
+    result.reason = call.accident->reason;
+    result.detail = call.accident->sentence;
+    return result;
+  }
+  const std::string said = call.message.empty() ? "" : ": " + call.message;
+  switch (call.status) {
+    case ATTEST_OK: return std::nullopt;
+    case ATTEST_UNSUPPORTED:
+      result.verdict = Verdict::unsupported;
+      result.detail = "refused" + said;
+      return result;
+    case ATTEST_INVALID:
+      result.verdict = Verdict::fail;
+      result.reason = Reason::wrong_reject;
+      result.detail = "calls a legal problem invalid" + said;
+      return result;
+    case ATTEST_OUT_OF_MEMORY:
+      result.verdict = Verdict::out_of_memory;
+      result.detail = "returned ATTEST_OUT_OF_MEMORY" + said;
+      return result;
+    case ATTEST_FAILED:
+      result.verdict = Verdict::fail;
+      result.reason = Reason::wrong_reject;
+      result.detail = "returned ATTEST_FAILED" + said;
+      return result;
+    default:
+      result.verdict = Verdict::fail;
+      result.reason = Reason::junk_status;
+      result.detail = "returned status " + std::to_string(call.status) + ", which means nothing";
+      return result;
+  }
+}
+
+}  // namespace attest

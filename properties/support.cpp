@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/support.hpp"
+
+#include <algorithm>
+
+#include "attest/case_line.hpp"
+#include "harness/data.hpp"
+#include "harness/generate.hpp"
+#include "reference/definition.hpp"
+
+namespace attest {
+
+std::size_t num_rows(const AttentionProblem& problem) {
+  return static_cast<std::size_t>(problem.batch * problem.num_heads * problem.q_len);
+}
+
+std::vector<std::uint8_t> visible_everywhere(const AttentionProblem& problem,
+                                             const AttentionInputs& inputs) {
+  std::vector<std::uint8_t> all;
+  all.reserve(num_rows(problem) * static_cast<std::size_t>(problem.kv_len));
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    for (std::int64_t h = 0; h < problem.num_heads; ++h) {
+      const std::vector<std::uint8_t> one = visible_set(problem, inputs, b, h);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+  return all;
+}
+
+std::vector<std::int64_t> output_index(const AttentionProblem& problem, Output output,
+                                       std::size_t flat) {
+  auto rest = static_cast<std::int64_t>(flat);
+  std::vector<std::int64_t> index;
+  if (output == Output::o) {
+    index.push_back(rest % problem.v_head_dim);
+    rest /= problem.v_head_dim;
+  }
+  for (const std::int64_t extent : {problem.q_len, problem.num_heads, problem.batch}) {
+    index.push_back(rest % extent);
+    rest /= extent;
+  }
+  std::reverse(index.begin(), index.end());
+  return index;
+}
+
+std::optional<CaseResult> judge_pair(CaseContext& context, const AttentionProblem& problem) {
+  if (auto result = judge_call(context.first(problem), context.declaration(), problem))
+    return result;
+  return judge_call(context.second(problem), context.declaration(), problem);
+}
+
+namespace {
+
+std::string element_name(const AttentionProblem& problem, Output output, std::size_t flat) {
+  std::string text = output == Output::o ? "o[" : "lse[";
+  const char* separator = "";
+  for (const std::int64_t i : output_index(problem, output, flat)) {
+    text += separator + std::to_string(i);
+    separator = ",";
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+CaseResult element_failure(const AttentionProblem& problem, Output output, std::size_t flat,
+                           double expected, double actual, Reason reason, std::string detail) {
+  CaseResult result;
+  result.verdict = Verdict::fail;
+  result.reason = reason;
+  result.detail = std::move(detail);
+  result.elements_failed = 1;
+  result.failed_elements = {static_cast<std::uint32_t>(flat)};
+  Element element;
+  element.tensor = output == Output::o ? "o" : "lse";
+  element.index = output_index(problem, output, flat);
+  element.expected = expected;
+  element.actual = actual;
+  result.worst = element;
+  return result;
+}
+
+CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
+                        const Observation& base, const Observation& changed,
+                        const std::vector<std::uint8_t>& watched, Reason reason,
+                        const std::string& what) {
+  CaseResult result;
+  std::optional<CaseResult> first;
+  const auto compare = [&](Output output) {
+    const bool is_o = output == Output::o;
+    const auto& left = is_o ? base.o_bits : base.lse_bits;
+    const auto& right = is_o ? changed.o_bits : changed.lse_bits;
+    const std::size_t width = is_o ? static_cast<std::size_t>(problem.v_head_dim) : 1;
+    for (std::size_t flat = 0; flat < left.size(); ++flat) {
+      if (!watched[flat / width]) continue;
+      ++result.elements_compared;
+      if (left[flat] == right[flat]) continue;
+      ++result.elements_failed;
+      if (first) continue;
+      const double before = is_o ? base.o[flat] : base.lse[flat];
+      const double after = is_o ? changed.o[flat] : changed.lse[flat];
+      first = element_failure(problem, output, flat, before, after, reason,
+                              what + " changes " + element_name(problem, output, flat) + " from " +
+                                  print_number(before) + " to " + print_number(after));
+    }
+  };
+  compare(Output::o);
+  compare(Output::lse);
+  if (!first) return result;
+  first->elements_compared = result.elements_compared;
+  first->elements_failed = result.elements_failed;
+  if (context.declaration().deterministic) return *first;
+
+  // Bits may differ from call to call; the values may not. The rows nobody watches are left out.
+  Expected expected = context.expected(problem);
+  for (std::size_t row = 0; row < watched.size(); ++row)
+    if (!watched[row]) expected.rows[row] = RowKind::unspecified;
+  for (const Output output : {Output::o, Output::lse}) {
+    const auto& actual = output == Output::o ? changed.o : changed.lse;
+    if (actual.empty()) continue;
+    const CaseResult judged =
+        judge_values(problem, expected, output, actual, is_generic(problem));
+    if (is_failure(judged.verdict)) return *first;
+  }
+  return result;
+}
+
+void store_batches_apart(AttentionProblem& problem, const Declaration& declaration) {
+  if (problem.layout != Layout::broadcast) return;
+  problem.layout = declaration.has(Feature::layout_blhd) ? Layout::blhd : Layout::bhld;
+}
+
+std::optional<AttentionProblem> with_hidden_keys(AttentionProblem problem,
+                                                 const Declaration& declaration) {
+  const bool hides = problem.base != Base::full || problem.window_left >= 0 ||
+                     problem.window_right >= 0 || problem.mask != MaskKind::none ||
+                     problem.blocks || problem.bias == BiasKind::neg_inf ||
+                     !problem.seqlens_k.empty() || !problem.left_pad_k.empty() ||
+                     !problem.cu_seqlens_k.empty();
+  if (hides) return problem;
+  enum Way { causal, window, mask, neg_inf, lengths };
+  std::vector<Way> ways;
+  if (declaration.has(Feature::causal)) ways.push_back(causal);
+  if (declaration.has(Feature::window_left)) ways.push_back(window);
+  if (declaration.has(Feature::mask)) ways.push_back(mask);
+  if (declaration.has(Feature::bias_neg_inf)) ways.push_back(neg_inf);
+  if (declaration.has(Feature::seqlens_k)) ways.push_back(lengths);
+  if (ways.empty()) return std::nullopt;
+  const std::uint64_t choice = mix(problem.seed, 0x6869646500u, 0, 0, 0, 0);
+  switch (ways[choice % ways.size()]) {
+    case causal: problem.base = Base::causal; break;
+    case window: problem.window_left = problem.kv_len / 3; break;
+    case mask:
+      problem.mask = MaskKind::random;
+      problem.mask_axes = {};
+      break;
+    case neg_inf:
+      problem.bias = BiasKind::neg_inf;
+      problem.bias_axes = {};
+      break;
+    case lengths:
+      problem.seqlens_k.assign(static_cast<std::size_t>(problem.batch), problem.kv_len / 2);
+      break;
+  }
+  return make_legal(problem, declaration);
+}
+
+}  // namespace attest
