@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attest/plugin.h"
 #include "harness/data.hpp"
 
 namespace attest {

@@ -17,12 +17,15 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   return result;
 }
 
-ATTEST_REQUIREMENT(bounds, {
-    .id = "MEM-BOUNDS",
-    .sentence = "nothing is read or written outside the tensors, before their start or past their "
-                "end, nor written between their elements",
-    .check = check,
-});
+ATTEST_REQUIREMENT(
+    bounds,
+    {
+        .id = "MEM-BOUNDS",
+        .sentence =
+            "nothing is read or written outside the tensors, before their start or past their "
+            "end, nor written between their elements",
+        .check = check,
+    });
 
 }  // namespace
 }  // namespace attest

@@ -20,11 +20,11 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
 }
 
 ATTEST_REQUIREMENT(deterministic, {
-    .id = "DET-RUN",
-    .sentence = "the same call gives the same bits again",
-    .skip = skip,
-    .check = check,
-});
+                                      .id = "DET-RUN",
+                                      .sentence = "the same call gives the same bits again",
+                                      .skip = skip,
+                                      .check = check,
+                                  });
 
 }  // namespace
 }  // namespace attest

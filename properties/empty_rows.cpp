@@ -53,14 +53,17 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   return of_lse;
 }
 
-ATTEST_REQUIREMENT(empty_rows, {
-    .id = "ROWS-EMPTY",
-    .sentence = "a query row that sees no key, and a padding row, give exactly what the convention "
-                "says (o = 0, lse = -inf or the sink)",
-    .adapt = adapt,
-    .check = check,
-    .share = 200,
-});
+ATTEST_REQUIREMENT(
+    empty_rows,
+    {
+        .id = "ROWS-EMPTY",
+        .sentence =
+            "a query row that sees no key, and a padding row, give exactly what the convention "
+            "says (o = 0, lse = -inf or the sink)",
+        .adapt = adapt,
+        .check = check,
+        .share = 200,
+    });
 
 }  // namespace
 }  // namespace attest

@@ -18,10 +18,10 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
 }
 
 ATTEST_REQUIREMENT(inputs_untouched, {
-    .id = "MEM-INPUTS",
-    .sentence = "no byte of an input is modified",
-    .check = check,
-});
+                                         .id = "MEM-INPUTS",
+                                         .sentence = "no byte of an input is modified",
+                                         .check = check,
+                                     });
 
 }  // namespace
 }  // namespace attest

@@ -17,8 +17,8 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   }
   // The pair also differs in placement, and with it in alignment, which may change the order of a
   // sum. A third call differs from the first in the poison alone.
-  const Observation third =
-      context.call(problem, context.inputs(problem), {.flush = Flush::high, .poison = Poison::finite});
+  const Observation third = context.call(problem, context.inputs(problem),
+                                         {.flush = Flush::high, .poison = Poison::finite});
   if (auto result = judge_call(third, context.declaration(), problem)) return *result;
   const std::vector<std::uint8_t> all(num_rows(problem), 1);
   CaseResult result = compare_rows(context, problem, first, third, all, Reason::law_broken,
@@ -28,12 +28,14 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   return result;
 }
 
-ATTEST_REQUIREMENT(never_read, {
-    .id = "MEM-NEVER-READ",
-    .sentence = "bytes that are no part of the problem (rows outside the lengths, stride gaps, "
-                "slack) change no bit of the result, whatever they hold",
-    .check = check,
-});
+ATTEST_REQUIREMENT(
+    never_read,
+    {
+        .id = "MEM-NEVER-READ",
+        .sentence = "bytes that are no part of the problem (rows outside the lengths, stride gaps, "
+                    "slack) change no bit of the result, whatever they hold",
+        .check = check,
+    });
 
 }  // namespace
 }  // namespace attest

@@ -19,13 +19,15 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
                       is_generic(problem));
 }
 
-ATTEST_REQUIREMENT(oracle_lse, {
-    .id = "ORACLE-LSE",
-    .sentence = "every element of lse lies within its derived tolerance of the exact value",
-    .skip = skip,
-    .applies = applies,
-    .check = check,
-});
+ATTEST_REQUIREMENT(
+    oracle_lse,
+    {
+        .id = "ORACLE-LSE",
+        .sentence = "every element of lse lies within its derived tolerance of the exact value",
+        .skip = skip,
+        .applies = applies,
+        .check = check,
+    });
 
 }  // namespace
 }  // namespace attest

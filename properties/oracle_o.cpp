@@ -11,11 +11,13 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   return judge_values(problem, context.expected(problem), Output::o, seen.o, is_generic(problem));
 }
 
-ATTEST_REQUIREMENT(oracle_o, {
-    .id = "ORACLE-O",
-    .sentence = "every element of o lies within its derived tolerance of the exact value",
-    .check = check,
-});
+ATTEST_REQUIREMENT(
+    oracle_o,
+    {
+        .id = "ORACLE-O",
+        .sentence = "every element of o lies within its derived tolerance of the exact value",
+        .check = check,
+    });
 
 }  // namespace
 }  // namespace attest

@@ -117,8 +117,7 @@ CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
   for (const Output output : {Output::o, Output::lse}) {
     const auto& actual = output == Output::o ? changed.o : changed.lse;
     if (actual.empty()) continue;
-    const CaseResult judged =
-        judge_values(problem, expected, output, actual, is_generic(problem));
+    const CaseResult judged = judge_values(problem, expected, output, actual, is_generic(problem));
     if (is_failure(judged.verdict)) return *first;
   }
   return result;
@@ -131,11 +130,10 @@ void store_batches_apart(AttentionProblem& problem, const Declaration& declarati
 
 std::optional<AttentionProblem> with_hidden_keys(AttentionProblem problem,
                                                  const Declaration& declaration) {
-  const bool hides = problem.base != Base::full || problem.window_left >= 0 ||
-                     problem.window_right >= 0 || problem.mask != MaskKind::none ||
-                     problem.blocks || problem.bias == BiasKind::neg_inf ||
-                     !problem.seqlens_k.empty() || !problem.left_pad_k.empty() ||
-                     !problem.cu_seqlens_k.empty();
+  const bool hides =
+      problem.base != Base::full || problem.window_left >= 0 || problem.window_right >= 0 ||
+      problem.mask != MaskKind::none || problem.blocks || problem.bias == BiasKind::neg_inf ||
+      !problem.seqlens_k.empty() || !problem.left_pad_k.empty() || !problem.cu_seqlens_k.empty();
   if (hides) return problem;
   enum Way { causal, window, mask, neg_inf, lengths };
   std::vector<Way> ways;

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "attest/plugin.h"
+#include "harness/data.hpp"
+#include "harness/generate.hpp"
+#include "properties/feature_cases.hpp"
+#include "properties/support.hpp"
+
+namespace attest {
+namespace {
+
+constexpr std::uint64_t kTag = 0x7265667573650000u;
+
+/// Ways to leave the declaration: every undeclared feature, dtype, and one undeclared head dim.
+std::vector<AttentionProblem> undeclared(const AttentionProblem& problem,
+                                         const Declaration& declaration) {
+  std::vector<AttentionProblem> out;
+  const auto add = [&](AttentionProblem changed) {
+    changed = make_legal(changed, everything());
+    if (not_declared(declaration, changed)) out.push_back(std::move(changed));
+  };
+  for (int f = 0; f < kNumFeatures; ++f) {
+    const auto feature = static_cast<Feature>(f);
+    if (declaration.has(feature)) continue;
+    AttentionProblem changed = problem;
+    add_feature(changed, feature);
+    add(std::move(changed));
+  }
+  for (const DType dtype : kAllDTypes) {
+    if (declaration.has(dtype)) continue;
+    AttentionProblem changed = problem;
+    changed.dtype = dtype;
+    add(std::move(changed));
+  }
+  for (std::int64_t dim = 1; dim <= 257; ++dim) {
+    if (contains(declaration.head_dims, dim)) continue;
+    AttentionProblem changed = problem;
+    changed.head_dim = dim;
+    if (!declaration.v_head_dims) changed.v_head_dim = dim;
+    add(std::move(changed));
+    break;
+  }
+  return out;
+}
+
+std::optional<std::string> skip(const Declaration& declaration) {
+  AttentionProblem probe;
+  probe.q_len = probe.kv_len = probe.head_dim = probe.v_head_dim = 4;
+  if (undeclared(probe, declaration).empty()) return "everything is declared";
+  return std::nullopt;
+}
+
+std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
+  if (problem.q_len == 0 || problem.kv_len == 0 || problem.batch == 0) return std::nullopt;
+  if (not_declared(declaration, problem)) return problem;
+  const std::vector<AttentionProblem> ways = undeclared(problem, declaration);
+  if (ways.empty()) return std::nullopt;
+  return ways[mix(problem.seed, kTag, 0, 0, 0, 0) % ways.size()];
+}
+
+CaseResult check(CaseContext& context, const AttentionProblem& problem) {
+  const std::string what = not_declared(context.declaration(), problem).value_or("nothing");
+  const Observation& seen = context.first(problem);
+  if (!seen.call.accident && seen.call.status >= ATTEST_UNSUPPORTED &&
+      seen.call.status <= ATTEST_FAILED)
+    return {};
+  if (auto result = judge_call(seen, context.declaration(), problem)) {
+    result->detail += " (on " + what + ", which is not declared and should be refused)";
+    return *result;
+  }
+  const bool generic = is_generic(problem);
+  CaseResult result = judge_values(problem, context.expected(problem), Output::o, seen.o, generic);
+  if (!is_failure(result.verdict) && !seen.lse.empty())
+    result = judge_values(problem, context.expected(problem), Output::lse, seen.lse, generic);
+  result.ratio_output.clear();
+  result.reason = Reason::wrong_accept;
+  if (is_failure(result.verdict)) {
+    result.detail = "accepts " + what + ", which it does not declare, and gives a wrong answer";
+  } else {
+    // Served, and rightly: then the declaration could say so, but nobody is misled.
+    result.verdict = Verdict::warn;
+    result.detail = "serves " + what + " without declaring it";
+  }
+  return result;
+}
+
+ATTEST_REQUIREMENT(contract_refuses, {
+                                         .id = "CONTRACT-REFUSES",
+                                         .sentence = "what is not declared is refused, not ignored",
+                                         .skip = skip,
+                                         .adapt = adapt,
+                                         .check = check,
+                                         .share = 120,
+                                     });
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "properties/perturb.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "harness/data.hpp"
+#include "properties/support.hpp"
+
+namespace attest {
+namespace {
+
+constexpr std::uint64_t kTag = 0x7065727475726200u;
+
+double junk(Replacement replacement, std::uint64_t bits, double finite) {
+  if (replacement == Replacement::finite) return finite;
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  return bits % 3 == 0 ? kInf : bits % 3 == 1 ? -kInf : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// For every stored element of a broadcast [B|1, Hq|1, Lq|1, Lk|1] tensor: is some position that it
+/// serves visible?
+template <class T>
+std::vector<std::uint8_t> serves_visible(const AttentionProblem& problem, const Dense<T>& tensor,
+                                         const std::vector<std::uint8_t>& visible) {
+  std::vector<std::uint8_t> serves(tensor.values.size(), 0);
+  std::size_t flat = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    for (std::int64_t h = 0; h < problem.num_heads; ++h)
+      for (std::int64_t i = 0; i < problem.q_len; ++i)
+        for (std::int64_t j = 0; j < problem.kv_len; ++j, ++flat)
+          if (visible[flat]) serves[tensor.broadcast_index(b, h, i, j)] = 1;
+  return serves;
+}
+
+}  // namespace
+
+Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInputs& inputs,
+                            Replacement replacement) {
+  Perturbed result;
+  result.inputs = inputs;
+  result.watched.assign(num_rows(problem), 0);
+  const std::vector<std::uint8_t> visible = visible_everywhere(problem, inputs);
+  const auto keys = static_cast<std::size_t>(problem.kv_len);
+  const std::int64_t group = problem.num_heads / problem.num_kv_heads;
+
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    if (problem.q_len == 0 || problem.kv_len == 0) break;
+    for (std::int64_t g = 0; g < problem.num_kv_heads; ++g) {
+      const std::uint64_t choice = mix(problem.seed, kTag, static_cast<std::uint64_t>(b),
+                                       static_cast<std::uint64_t>(g), 0, 0);
+      const std::int64_t pivot_head = g * group + static_cast<std::int64_t>(choice >> 32) % group;
+      const auto pivot =
+          static_cast<std::int64_t>(choice % static_cast<std::uint64_t>(problem.q_len));
+      const std::size_t pivot_row = row_index(problem, b, pivot_head, pivot) * keys;
+      std::vector<std::uint8_t> changed(keys, 0);
+      for (std::int64_t j = 0; j < problem.kv_len; ++j) {
+        if (visible[pivot_row + static_cast<std::size_t>(j)]) continue;
+        changed[static_cast<std::size_t>(j)] = 1;
+        result.changed = true;
+        for (std::int64_t c = 0; c < problem.head_dim; ++c) {
+          const double q = inputs.q.at(b, pivot_head, pivot, c);
+          const std::uint64_t bits =
+              mix(choice, kTag, 1, static_cast<std::uint64_t>(j), static_cast<std::uint64_t>(c), 0);
+          result.inputs.k.at(b, g, j, c) = junk(replacement, bits, q < 0 ? -24 : 24);
+        }
+        for (std::int64_t c = 0; c < problem.v_head_dim; ++c) {
+          const double v = inputs.v.at(b, g, j, c);
+          const std::uint64_t bits =
+              mix(choice, kTag, 2, static_cast<std::uint64_t>(j), static_cast<std::uint64_t>(c), 0);
+          result.inputs.v.at(b, g, j, c) = junk(replacement, bits, v < 0 ? 288 : -288);
+        }
+      }
+      for (std::int64_t h = g * group; h < (g + 1) * group; ++h)
+        for (std::int64_t i = 0; i < problem.q_len; ++i) {
+          const std::size_t row = row_index(problem, b, h, i);
+          bool sees_change = false, sees_any = false;
+          for (std::size_t j = 0; j < keys; ++j) {
+            sees_any = sees_any || visible[row * keys + j];
+            sees_change = sees_change || (visible[row * keys + j] && changed[j]);
+          }
+          // The mean of V over all keys is what the convention wants of an empty row.
+          if (!sees_any && problem.empty_output == EmptyOutput::mean_v) sees_change = true;
+          result.watched[row] = sees_change ? 0 : 1;
+        }
+    }
+  }
+
+  AttentionInputs without = inputs;
+  if (inputs.bias.present) {
+    without.bias = {};
+    const auto serves = serves_visible(problem, inputs.bias, visible_everywhere(problem, without));
+    without.bias = inputs.bias;
+    for (std::size_t e = 0; e < serves.size(); ++e) {
+      if (serves[e]) continue;
+      result.inputs.bias.values[e] = junk(replacement, e, 64);
+      result.changed = true;
+    }
+  }
+  if (inputs.mask.present) {
+    without.mask = {};
+    const auto serves = serves_visible(problem, inputs.mask, visible_everywhere(problem, without));
+    for (std::size_t e = 0; e < serves.size(); ++e) {
+      if (serves[e]) continue;
+      result.inputs.mask.values[e] ^= 1;
+      result.changed = true;
+    }
+  }
+  if (inputs.keep.present) {
+    const auto serves = serves_visible(problem, inputs.keep, visible);
+    for (std::size_t e = 0; e < serves.size(); ++e)
+      if (!serves[e]) result.inputs.keep.values[e] ^= 1;
+  }
+  return result;
+}
+
+}  // namespace attest

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "harness/data.hpp"
+#include "harness/generate.hpp"
+#include "properties/support.hpp"
+
+namespace attest {
+namespace {
+
+constexpr std::int64_t kRows = 192;
+
+std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
+  problem.data = Family::gaussian;
+  problem.v_data.reset();
+  problem.literal = {};
+  problem.dropout_p = 0;
+  problem.bias = problem.bias == BiasKind::lowest ? BiasKind::none : problem.bias;
+  problem.batch = std::max<std::int64_t>(problem.batch, 1);
+  problem.kv_len = std::clamp<std::int64_t>(problem.kv_len, 32, 160);
+  const std::int64_t per_head = kRows / (problem.batch * problem.num_heads) + 1;
+  problem.q_len = std::max(problem.q_len, per_head);
+  problem.head_dim = std::min<std::int64_t>(problem.head_dim, 64);
+  problem.v_head_dim = std::clamp<std::int64_t>(problem.v_head_dim, 1, 64);
+  problem = make_legal(problem, declaration);
+  if (problem.batch * problem.num_heads * problem.q_len < kRows || problem.kv_len < 32)
+    return std::nullopt;
+  return problem;
+}
+
+CaseResult check(CaseContext& context, const AttentionProblem& problem) {
+  const Observation& seen = context.first(problem);
+  if (auto result = judge_call(seen, context.declaration(), problem)) return *result;
+  const Expected expected =
+      expect(problem, context.inputs(problem), context.declaration().profile_for(problem.dtype),
+             {.tolerance = true, .temperature = true});
+  CaseResult of_o = judge_bias(problem, expected, Output::o, seen.o, is_generic(problem));
+  if (is_failure(of_o.verdict) || seen.lse.empty()) return of_o;
+  return judge_bias(problem, expected, Output::lse, seen.lse, is_generic(problem));
+}
+
+ATTEST_REQUIREMENT(
+    unbiased,
+    {
+        .id = "ORACLE-UNBIASED",
+        .sentence =
+            "errors have no common direction over the rows of a problem (truncation, missing "
+            "mass, a wrong temperature)",
+        .adapt = adapt,
+        .check = check,
+        .share = 20,
+    });
+
+}  // namespace
+}  // namespace attest
