@@ -80,5 +80,7 @@ struct RopeAngle {
   double cos_high, cos_low, sin_high, sin_low;
 };
 RopeAngle rope_angle(const AttentionProblem& problem, std::int64_t position, std::int64_t t);
+/// The same for every pair t in [0, R/2): one look-up per row.
+std::vector<RopeAngle> rope_angles(const AttentionProblem& problem, std::int64_t position);
 
 }  // namespace attest
