@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/definition.hpp"
 
-#include <boost/multiprecision/cpp_int.hpp>
+#include <boost/multiprecision/gmp.hpp>
 #include <map>
 #include <tuple>
 
@@ -172,7 +172,7 @@ std::int64_t t5_bucket(std::int64_t relative, std::int64_t buckets, std::int64_t
   thread_local std::map<Key, std::vector<std::int64_t>> tables;
   const std::int64_t N = bidirectional ? buckets / 2 : buckets;
   const auto [table, is_new] = tables.try_emplace(Key{N, max_distance});
-  if (is_new) table->second = t5_first_distances<mp::cpp_int>(N, N / 2, max_distance);
+  if (is_new) table->second = t5_first_distances<mp::mpz_int>(N, N / 2, max_distance);
   return t5_bucket_of(relative, buckets, bidirectional, table->second);
 }
 

@@ -10,20 +10,15 @@
 
 namespace attest {
 
-/// base^exponent by repeated multiplication; Integer does not overflow.
-template <class Integer>
-Integer integer_power(std::int64_t base, std::int64_t exponent) {
-  Integer power = 1;
-  for (std::int64_t n = 0; n < exponent; ++n) power *= base;
-  return power;
-}
-
 /// n^(N-E) E^t >= max_distance^t E^(N-E): bucket E + t or a later one holds distance n >= E.
+/// Integer does not overflow.
 template <class Integer>
 bool t5_reaches(std::int64_t n, std::int64_t t, std::int64_t N, std::int64_t E,
                 std::int64_t max_distance) {
-  return integer_power<Integer>(n, N - E) * integer_power<Integer>(E, t) >=
-         integer_power<Integer>(max_distance, t) * integer_power<Integer>(E, N - E);
+  const auto power = [](std::int64_t base, std::int64_t exponent) -> Integer {
+    return pow(Integer(base), static_cast<unsigned>(exponent));
+  };
+  return power(n, N - E) * power(E, t) >= power(max_distance, t) * power(E, N - E);
 }
 
 /// first_distance[t], t in [0, N-E): the smallest distance n in bucket E + t. The last bucket has
