@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attest/conformance.hpp"
+
+#include <memory>
+#include <stdexcept>
+
+#include "attest/case_line.hpp"
+#include "harness/generate.hpp"
+#include "harness/requirement.hpp"
+#include "harness/search.hpp"
+#include "harness/subject.hpp"
+
+namespace attest {
+namespace {
+
+std::unique_ptr<Subject> open(const attest_plugin* plugin) {
+  OpenError error;
+  std::unique_ptr<Subject> subject = open_in_process(plugin, error);
+  if (!subject) throw std::invalid_argument("attest: " + error.message);
+  return subject;
+}
+
+/// The declaration with this dtype alone, so that every draw has it.
+Declaration only(Declaration declaration, DType dtype) {
+  declaration.dtypes = {dtype};
+  return declaration;
+}
+
+}  // namespace
+
+std::vector<ConformanceCase> conformance_cases(const attest_plugin* plugin) {
+  const std::unique_ptr<Subject> subject = open(plugin);
+  std::vector<ConformanceCase> cases;
+  for (const Requirement& requirement : requirements()) {
+    if (requirement.skip && requirement.skip(subject->declaration())) continue;
+    for (const DType dtype : subject->declaration().dtypes)
+      cases.push_back({requirement.id, std::string(name(dtype))});
+  }
+  return cases;
+}
+
+ConformanceResult run_conformance_case(const attest_plugin* plugin, const ConformanceCase& which,
+                                       const ConformanceOptions& options) {
+  const std::unique_ptr<Subject> subject = open(plugin);
+  const Requirement* requirement = find_requirement(which.requirement);
+  const std::optional<DType> dtype = parse_dtype(which.dtype);
+  if (!requirement || !dtype)
+    throw std::invalid_argument("attest: no case " + which.requirement + " " + which.dtype);
+  const Declaration declaration = only(subject->declaration(), *dtype);
+  CaseContext context(*subject);
+  ConformanceResult result;
+  const std::string stream = requirement->adapt ? requirement->id : "shared";
+  for (std::uint64_t index = 0; index < static_cast<std::uint64_t>(options.problems); ++index) {
+    AttentionProblem problem = draw(declaration, options.seed, stream, index);
+    if (requirement->adapt) {
+      const std::optional<AttentionProblem> adapted = requirement->adapt(problem, declaration);
+      if (!adapted) continue;
+      problem = *adapted;
+    }
+    if (requirement->applies && !requirement->applies(problem, declaration)) continue;
+    const CaseResult first = requirement->check(context, problem);
+    if (first.verdict == Verdict::unsupported || first.verdict == Verdict::not_judged) continue;
+    ++result.checked;
+    if (!is_failure(first.verdict)) continue;
+    const Shrunk minimal = shrink(*requirement, context, problem, first, ShrinkBudget{});
+    result.passed = false;
+    result.message = requirement->id + " (" + requirement->sentence +
+                     "): " + std::string(name(minimal.result.reason)) + ", " +
+                     minimal.result.detail + "\n  smallest case: " + print_case(minimal.problem);
+    return result;
+  }
+  return result;
+}
+
+}  // namespace attest
