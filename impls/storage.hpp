@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the implementations share because it is no part of attention: element types, the sizes of a
+// call and whether its tensors agree with them, rows in and out of strided memory. Nothing here
+// knows which key a query sees; each implementation has that to itself.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "attest/dtype.hpp"
+#include "attest/plugin.hpp"
+
+namespace attest {
+
+struct F16 {
+  std::uint16_t bits;
+};
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+inline double widen(double x) { return x; }
+inline float widen(float x) { return x; }
+inline float widen(F16 x) { return decode_f16(x.bits); }
+inline float widen(Bf16 x) { return decode_bf16(x.bits); }
+
+/// The type that a kernel of this storage type computes in: double for f64, else float.
+template <class Storage>
+using Compute = decltype(widen(Storage{}));
+
+template <class Storage>
+Storage narrow(Compute<Storage> x) {
+  if constexpr (std::is_same_v<Storage, F16>)
+    return {encode_f16(x)};
+  else if constexpr (std::is_same_v<Storage, Bf16>)
+    return {encode_bf16(x)};
+  else
+    return x;
+}
+
+/// Calls body(Storage{}) with the type that the tensors of the call store.
+template <class Body>
+void with_storage(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f64: return body(double{});
+    case DType::f32: return body(float{});
+    case DType::f16: return body(F16{});
+    case DType::bf16: return body(Bf16{});
+  }
+}
+
+/// The sizes of one call, checked against every tensor it carries.
+struct Sizes {
+  DType dtype;
+  std::int64_t batch, heads, kv_heads, q_len, kv_len, dim, v_dim;
+  std::int64_t group;      ///< query heads per key/value head
+  std::int64_t sequences;  ///< segments of a packed batch, else `batch`
+};
+
+inline void check_tensor(const DLTensor* tensor, const char* name, DLDataType type,
+                         std::initializer_list<std::int64_t> shape, bool broadcast = false) {
+  if (!tensor) return;
+  const auto wrong = [name](const char* what) {
+    throw Invalid(std::string(name) + " has the wrong " + what);
+  };
+  if (tensor->ndim != static_cast<std::int32_t>(shape.size())) wrong("rank");
+  if (tensor->dtype.code != type.code || tensor->dtype.bits != type.bits ||
+      tensor->dtype.lanes != 1)
+    wrong("type");
+  int axis = 0;
+  for (const std::int64_t extent : shape) {
+    const std::int64_t given = tensor->shape[axis++];
+    if (given != extent && !(broadcast && given == 1)) wrong("shape");
+  }
+}
+
+/// Throws Unsupported for an element type that is none of the four, Invalid where tensors
+/// contradict each other.
+inline Sizes read_sizes(const attest_attention& p) {
+  const auto dtype = dtype_of(p.q->dtype);
+  if (!dtype) throw Unsupported("q has an element type that is not served");
+  if (p.q->ndim != 4 || p.k->ndim != 4 || p.v->ndim != 4) throw Invalid("q, k, v have four axes");
+  Sizes s{};
+  s.dtype = *dtype;
+  s.batch = p.q->shape[0], s.heads = p.q->shape[1], s.q_len = p.q->shape[2];
+  s.kv_heads = p.k->shape[1], s.kv_len = p.k->shape[2];
+  s.dim = p.q->shape[3], s.v_dim = p.v->shape[3];
+  if (s.kv_heads < 1 || s.heads < 1 || s.heads % s.kv_heads != 0)
+    throw Invalid("the number of heads is no multiple of the number of key/value heads");
+  s.group = s.heads / s.kv_heads;
+  if (!p.cu_seqlens_q != !p.cu_seqlens_k) throw Invalid("only one of cu_seqlens_q, cu_seqlens_k");
+  if (p.cu_seqlens_q && s.batch != 1) throw Invalid("packed sequences need a batch of 1");
+  s.sequences = p.cu_seqlens_q ? p.cu_seqlens_q->shape[0] - 1 : s.batch;
+  if (s.sequences < 0) throw Invalid("cu_seqlens_q is empty");
+
+  const DLDataType data = dl_dtype(s.dtype);
+  const DLDataType wide = dl_dtype(s.dtype == DType::f64 ? DType::f64 : DType::f32);
+  check_tensor(p.k, "k", data, {s.batch, s.kv_heads, s.kv_len, s.dim});
+  check_tensor(p.v, "v", data, {s.batch, s.kv_heads, s.kv_len, s.v_dim});
+  check_tensor(p.o, "o", data, {s.batch, s.heads, s.q_len, s.v_dim});
+  check_tensor(p.lse, "lse", wide, {s.batch, s.heads, s.q_len});
+  check_tensor(p.bias, "bias", data, {s.batch, s.heads, s.q_len, s.kv_len}, true);
+  check_tensor(p.mask, "mask", kDlUint8, {s.batch, s.heads, s.q_len, s.kv_len}, true);
+  check_tensor(p.keep, "keep", kDlUint8, {s.batch, s.heads, s.q_len, s.kv_len});
+  check_tensor(p.sink, "sink", wide, {s.heads});
+  if (p.blocks) {
+    if (p.block_q < 1 || p.block_k < 1) throw Invalid("blocks without block_q, block_k");
+    const auto ceil_div = [](std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); };
+    check_tensor(p.blocks, "blocks", kDlUint8,
+                 {s.batch, s.heads, ceil_div(s.q_len, p.block_q), ceil_div(s.kv_len, p.block_k)},
+                 true);
+  }
+  if (p.alibi) {
+    if (!p.alibi_slopes) throw Invalid("alibi without alibi_slopes");
+    if (p.alibi_slopes->ndim == 2)
+      check_tensor(p.alibi_slopes, "alibi_slopes", wide, {s.batch, s.heads});
+    else
+      check_tensor(p.alibi_slopes, "alibi_slopes", wide, {s.heads});
+  }
+  for (const auto& [tensor, name] :
+       {std::pair{p.seqlens_q, "seqlens_q"}, std::pair{p.seqlens_k, "seqlens_k"},
+        std::pair{p.left_pad_q, "left_pad_q"}, std::pair{p.left_pad_k, "left_pad_k"}}) {
+    check_tensor(tensor, name, kDlInt32, {s.batch});
+    if (tensor && p.cu_seqlens_q) throw Invalid(std::string(name) + " beside cu_seqlens");
+  }
+  check_tensor(p.cu_seqlens_q, "cu_seqlens_q", kDlInt32, {s.sequences + 1});
+  check_tensor(p.cu_seqlens_k, "cu_seqlens_k", kDlInt32, {s.sequences + 1});
+  if ((p.align == ATTEST_ALIGN_Q_OFFSET) != (p.q_offset != nullptr))
+    throw Invalid("q_offset goes with align=q_offset");
+  if ((p.base == ATTEST_BASE_PREFIX) != (p.prefix_len != nullptr))
+    throw Invalid("prefix_len goes with base=prefix");
+  check_tensor(p.q_offset, "q_offset", kDlInt32, {s.sequences});
+  check_tensor(p.prefix_len, "prefix_len", kDlInt32, {s.sequences});
+  if (p.window_left < -1 || p.window_right < -1 || p.global_tokens < 0)
+    throw Invalid("a window or global_tokens is negative");
+  if (!(p.softcap >= 0)) throw Invalid("softcap is negative");
+  if (!(p.dropout_p >= 0 && p.dropout_p < 1)) throw Invalid("dropout_p is outside [0, 1)");
+  if (p.rope) {
+    if (p.rope_dim < 0 || p.rope_dim % 2 != 0 || p.rope_dim > s.dim)
+      throw Invalid("rope_dim is negative, odd or above the head dim");
+    if (!p.rope_cos || !p.rope_sin) throw Invalid("rope without its tables");
+    check_tensor(p.rope_cos, "rope_cos", wide, {p.rope_cos->shape[0], p.rope_dim / 2});
+    check_tensor(p.rope_sin, "rope_sin", wide, {p.rope_cos->shape[0], p.rope_dim / 2});
+  }
+  return s;
+}
+
+/// n elements that lie `stride` apart, widened.
+template <class Storage>
+void load_row(const Storage* from, std::int64_t stride, std::int64_t n, Compute<Storage>* to) {
+  if (stride == 1)
+    for (std::int64_t i = 0; i < n; ++i) to[i] = widen(from[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i] = widen(from[i * stride]);
+}
+
+/// A view of a tensor whose elements the kernel reads or writes as Storage.
+template <class Storage>
+const Storage* row_of(const DLTensor* t, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return static_cast<const Storage*>(t->data) + b * t->strides[0] + h * t->strides[1] +
+         i * t->strides[2];
+}
+template <class Storage>
+Storage* output_row(const DLTensor* t, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return static_cast<Storage*>(t->data) + b * t->strides[0] + h * t->strides[1] + i * t->strides[2];
+}
+
+/// Scratch memory that a thread keeps between calls: a call of a few elements must cost
+/// microseconds, and a fresh page costs 20 of them.
+template <class T>
+T* scratch(std::vector<T>& buffer, std::int64_t n) {
+  if (buffer.size() < static_cast<std::size_t>(n)) buffer.resize(static_cast<std::size_t>(n));
+  return buffer.data();
+}
+
+}  // namespace attest
