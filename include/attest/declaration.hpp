@@ -126,6 +126,8 @@ struct Declaration {
   std::int64_t max_q_len = 0;         ///< 0: no limit
   std::int64_t max_kv_len = 0;
   std::array<bool, kNumFeatures> features{};
+  bool base_full = true;    ///< false: base=causal alone, say; plain full attention is not served
+  bool layout_bhld = true;  ///< false: layout=blhd alone, say
 
   MaskPolarity mask_polarity = MaskPolarity::keep;
   LseBase lse_base = LseBase::e;
