@@ -3,10 +3,12 @@
 // result does not name. Plain arrays, one letter an axis.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace attest {
@@ -48,18 +50,22 @@ struct Named {
 };
 
 /// out[...] = sum of a[...] * b[...] over every index that out does not name, in ascending order of
-/// those indices. `spec` is "axes of a,axes of b->axes of out"; every axis of out is one of a or b.
-/// `only`, with the axes of a, leaves out the products whose entry is 0: there not even NaN * 0
-/// counts. The last axis of out must be the last of b and none of a: it is the inner loop.
+/// those indices. Throws std::logic_error where arrays and spec disagree. `spec` is "axes of a,axes
+/// of b->axes of out"; every axis of out is one of a or b. `only`, with the axes of a, leaves out
+/// the products whose entry is 0: there not even NaN * 0 counts. The last axis of out must be the
+/// last of b and none of a: it is the inner loop.
 template <class T>
 void contract(std::string_view spec, const Named<T>& a, const Named<T>& b, Named<T>& out,
               const Named<std::uint8_t>* only = nullptr) {
   const std::size_t comma = spec.find(','), arrow = spec.find("->");
-  assert(a.axes == spec.substr(0, comma));
-  assert(b.axes == spec.substr(comma + 1, arrow - comma - 1));
+  if (comma == spec.npos || arrow == spec.npos || a.axes != spec.substr(0, comma) ||
+      b.axes != spec.substr(comma + 1, arrow - comma - 1))
+    throw std::logic_error("contract: arrays do not have the axes of " + std::string(spec));
   const std::string_view result = spec.substr(arrow + 2);
+  if (result.empty() || b.axes.empty() || b.axes.back() != result.back() ||
+      a.axes.find(result.back()) != std::string_view::npos)
+    throw std::logic_error("contract: no inner loop in " + std::string(spec));
   const char inner = result.back();
-  assert(b.axes.back() == inner && a.axes.find(inner) == std::string_view::npos);
 
   struct Loop {
     std::int64_t extent, in_a, in_b, in_out, index;
@@ -81,6 +87,9 @@ void contract(std::string_view spec, const Named<T>& a, const Named<T>& b, Named
     if (result.find(axis) == std::string_view::npos) add(axis);
 
   const std::int64_t n = b.extent(inner);
+  for (const char axis : a.axes)
+    if (b.axes.find(axis) != std::string_view::npos && a.extent(axis) != b.extent(axis))
+      throw std::logic_error("contract: extents differ along " + std::string(1, axis));
   for (const Loop& loop : loops)
     if (loop.extent == 0) return;
   const T* from_a = a.values.data();
