@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -12,8 +13,28 @@
 
 #include "attest/inputs.hpp"
 #include "attest/problem.hpp"
+#include "reference/definition.hpp"
 
 namespace attest::testing_support {
+
+/// |a - b|, 0 for the same infinity or two NaN.
+inline double distance(const ExactNumber& a, const ExactNumber& b) {
+  if (std::isnan(a.high) && std::isnan(b.high)) return 0;
+  if (a.high == b.high) return std::abs(a.low - b.low);
+  return std::abs((a.high - b.high) + (a.low - b.low));
+}
+
+/// 1e-30 of |a|, or of 1: what a sum of two doubles certainly holds.
+inline bool same(const ExactNumber& a, const ExactNumber& b) {
+  return distance(a, b) <= 1e-30 * std::max(1.0, std::abs(a.high));
+}
+
+inline bool same(const ExactRow& a, const ExactRow& b) {
+  if (a.o.size() != b.o.size() || !same(a.lse, b.lse)) return false;
+  for (std::size_t c = 0; c < a.o.size(); ++c)
+    if (!same(a.o[c], b.o[c])) return false;
+  return true;
+}
 
 /// splitmix64.
 class Random {
