@@ -56,13 +56,13 @@ constexpr std::array<std::string_view, kNumFeatures> kFeatureNames{
     "empty_dims",
 };
 
-/// Some sequence has as many query rows as not to stand at both ends of its keys at once. Where
-/// every sequence has equally many query and key rows, both alignments are the same function;
-/// sequences without queries or keys have no positions to align.
+/// Top-left and bottom-right are the same function where every sequence has as many query rows as
+/// key rows. A sequence without queries or without keys has nothing to align.
 bool alignments_differ(const AttentionProblem& problem) {
   for (const SequenceRows& rows : sequence_rows(problem)) {
-    const bool empty = rows.q1 <= rows.q0 || rows.k1 <= rows.k0;
-    if (!empty && rows.k1 - rows.k0 != rows.q1 - rows.q0) return true;
+    const std::int64_t queries = saturating_subtract(rows.q1, rows.q0);
+    const std::int64_t keys = saturating_subtract(rows.k1, rows.k0);
+    if (queries > 0 && keys > 0 && queries != keys) return true;
   }
   return false;
 }

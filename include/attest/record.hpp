@@ -22,12 +22,14 @@ struct Counts {
   std::int64_t& of(Verdict verdict);
   std::int64_t total() const;
   std::int64_t failures() const { return fail + crash + hang + out_of_memory; }
+  bool operator==(const Counts&) const = default;
 };
 
 struct SubjectInfo {
   std::string name, version, path, declaration;
   std::string precision;  ///< by dtype, e.g. "f32=f32 bf16=mma_f32acc"
   bool built_in = false;
+  bool operator==(const SubjectInfo&) const = default;
 };
 
 struct MachineInfo {
@@ -35,6 +37,7 @@ struct MachineInfo {
   int cores = 0;
   std::int64_t memory_bytes = 0;
   std::string commit;  ///< of Attest; "unknown" outside a checkout
+  bool operator==(const MachineInfo&) const = default;
 };
 
 /// One element that was compared, or one finding with no element.
@@ -42,6 +45,7 @@ struct Element {
   std::string tensor;               ///< "o", "lse", "q", ...
   std::vector<std::int64_t> index;  ///< logical coordinates
   double expected = 0, actual = 0, tolerance = 0, ratio = 0;
+  bool operator==(const Element&) const = default;
 };
 
 /// One requirement that failed on one case, after shrinking.
@@ -67,6 +71,7 @@ struct Failure {
   bool expected = false;  ///< an expectations file covers it
   std::string expected_why;
   std::string replay;  ///< the command that shows it again
+  bool operator==(const Failure&) const = default;
 };
 
 /// Failures that look like one mistake.
@@ -81,6 +86,7 @@ struct Cause {
   std::string diagnosis;   ///< likely mistakes; "" where nothing fits
   std::int64_t cases = 0;  ///< failing cases in all
   int smallest = 0;        ///< 0-based index into Record::failures
+  bool operator==(const Cause&) const = default;
 };
 
 struct RequirementResult {
@@ -89,6 +95,7 @@ struct RequirementResult {
   std::map<std::string, Counts> by_dtype;
   std::string skipped;  ///< why nothing ran: "not declared: masked_nan_safe"
   std::string detail;   ///< first failure in one line
+  bool operator==(const RequirementResult&) const = default;
 };
 
 /// Quantiles of err / tolerance over the worst element of each case.
@@ -97,6 +104,7 @@ struct Ratios {
   std::int64_t cases = 0, elements = 0;
   double q10 = 0, q50 = 0, q90 = 0, max = 0;
   std::string worst_case;
+  bool operator==(const Ratios&) const = default;
 };
 
 /// The oracle against the definition, in this run.
@@ -105,6 +113,7 @@ struct Audit {
   double worst_fraction_of_radius = 0;
   double worst_radius_over_tolerance = 0;
   std::string first_outside;  ///< case line and element
+  bool operator==(const Audit&) const = default;
 };
 
 /// What a verdict speaks of.
@@ -115,24 +124,27 @@ struct Scope {
       not_tested;   ///< "f64: not declared", "window_right: refused by the plan in 31 of 31"
   std::string cut;  ///< where a time budget cut the list; "" = nowhere
   double refused_share = 0;  ///< of the declared cases
+  bool operator==(const Scope&) const = default;
 };
 
 /// A row of the matrix feature x dtype.
 struct MatrixCell {
   std::string feature, dtype;
   std::int64_t cases = 0, failed = 0, unsupported = 0;
+  bool operator==(const MatrixCell&) const = default;
 };
 
 struct ExpectationResult {
   std::string line;
   int line_number = 0;
   std::string state;  ///< "met", "stale", "unused", "wrong_reason"
+  bool operator==(const ExpectationResult&) const = default;
 };
 
 struct Record {
   std::string schema = kRecordSchema;
   std::string tool_version;
-  std::string command;
+  std::string command;  ///< without options that only name report files: they change no result
   SubjectInfo subject;
   MachineInfo machine;
   std::string suite;  ///< "quick", "cases:FILE", ...
@@ -152,6 +164,7 @@ struct Record {
   // Times, the only fields that differ between two runs of the same seed and build.
   std::string started;  ///< UTC, ISO 8601
   double wall_seconds = 0, cpu_seconds = 0;
+  bool operator==(const Record&) const = default;
 };
 
 }  // namespace attest
