@@ -110,17 +110,24 @@ void audit_rows(const AttentionProblem& problem, const AttentionInputs& inputs,
   // draws a row find nearly all of a small problem's rows.
   std::set<std::int64_t> drawn;
   std::int64_t audited = 0, pairs = 0;
+  // With RoPE the sines of a position, computed once, cost as much as R/8 pairs.
+  const std::int64_t position_cost =
+      problem.rope == RopePairing::none ? 0 : effective_rope_dim(problem) / 8;
+  std::int64_t new_positions = problem.q_len + problem.kv_len;
   for (std::uint64_t n = 0; n < 4 * static_cast<std::uint64_t>(wanted) && audited < wanted; ++n) {
-    const auto row = static_cast<std::int64_t>(nth_random(seed, n) %
-                                               static_cast<std::uint64_t>(num_rows));
+    const auto row =
+        static_cast<std::int64_t>(nth_random(seed, n) % static_cast<std::uint64_t>(num_rows));
     if (!drawn.insert(row).second) continue;
     const std::int64_t i = row % problem.q_len;
     const std::int64_t h = row / problem.q_len % problem.num_heads;
     const std::int64_t b = row / problem.q_len / problem.num_heads;
     const auto row_pairs = static_cast<std::int64_t>(
         visible_keys(problem, inputs, rows_of(problem, b), b, h, i).size());
-    if (pairs + row_pairs > max_pairs) continue;
-    pairs += row_pairs;
+    const std::int64_t positions = std::min(new_positions, row_pairs + 1);
+    const std::int64_t cost = row_pairs + positions * position_cost;
+    if (pairs + cost > max_pairs) continue;
+    pairs += cost;
+    new_positions -= positions;
     ++audited;
     audit_row(problem, inputs, expected, b, h, i, audit);
   }

@@ -50,13 +50,13 @@ ExactRow exact_row(const ForwardRow<T>& row, bool with_digits) {
 /// steps lose 2 of 50 digits.
 struct RopeTable {
   static constexpr std::int64_t kBlock = 32;
-  std::vector<Rotation<Mpfr50>> step;                              ///< theta_t(1)
+  std::vector<Mpfr50> frequencies;
+  std::vector<Rotation<Mpfr50>> step;                              ///< of one position
   std::map<std::int64_t, std::vector<RopeAngle>> angles_of_block;  ///< [kBlock][R/2]
 };
 
-std::vector<RopeAngle> rope_block(const RopeParameters& rope, const RopeTable& table,
-                                  std::int64_t block) {
-  std::vector<Rotation<Mpfr50>> rotation = rotations<Mpfr50>(rope, block * RopeTable::kBlock);
+std::vector<RopeAngle> rope_block(const RopeTable& table, std::int64_t block) {
+  std::vector<Rotation<Mpfr50>> rotation = rotations(table.frequencies, block * RopeTable::kBlock);
   std::vector<RopeAngle> angles;
   angles.reserve(RopeTable::kBlock * rotation.size());
   for (std::int64_t n = 0; n < RopeTable::kBlock; ++n)
@@ -91,8 +91,11 @@ const RopeAngle* rope_angles_at(const RopeParameters& rope, std::int64_t positio
       held = 0;
       table = &tables[rope];
     }
-    if (table->step.empty()) table->step = rotations<Mpfr50>(rope, 1);
-    found = table->angles_of_block.emplace(block, rope_block(rope, *table, block)).first;
+    if (table->step.empty()) {
+      table->frequencies = rope_frequencies<Mpfr50>(rope);
+      table->step = rotations(table->frequencies, 1);
+    }
+    found = table->angles_of_block.emplace(block, rope_block(*table, block)).first;
     held += block_size;
   }
   return found->second.data() +

@@ -107,7 +107,7 @@ TEST(Rope, PairingsPairAndLeaveTheRestAlone) {
 TEST(Rope, RotationKeepsNorms) {
   const RopeParameters rope{6, 10000, 1, 1};
   std::vector<double> row = {1, -2, 0.5, 3, -1, 4};
-  rotate(row, RopePairing::half, rotations<double>(rope, 17));
+  rotate(row, RopePairing::half, rotations(rope_frequencies<double>(rope), 17));
   double norm = 0;
   for (double x : row) norm += x * x;
   EXPECT_NEAR(norm, 1 + 4 + 0.25 + 9 + 1 + 16, 1e-13);
