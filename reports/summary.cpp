@@ -62,10 +62,16 @@ std::string verdict_sentence(const Record& record) {
   const Counts& counts = record.counts;
   const std::string cases = counted(counts.total(), "case");
   switch (record.verdict) {
-    case SuiteVerdict::conformant:
-      return counts.warn == 0
-                 ? fmt::format("{}, none fails", cases)
-                 : fmt::format("{}, none fails, {}", cases, counted(counts.warn, "warning"));
+    case SuiteVerdict::conformant: {
+      std::string text = cases + ", none fails";
+      if (counts.warn > 0) text += fmt::format(", {}", counted(counts.warn, "warning"));
+      const auto wrong = std::count_if(
+          record.expectations.begin(), record.expectations.end(), [](const auto& entry) {
+            return entry.state == "stale" || entry.state == "wrong_reason";
+          });
+      if (wrong > 0) text += fmt::format(", {}", counted(wrong, "stale expectation"));
+      return text;
+    }
     case SuiteVerdict::not_conformant:
       return fmt::format("{} of {} fail, {}", grouped(counts.failures()), cases,
                          counted(static_cast<std::int64_t>(record.causes.size()), "cause"));

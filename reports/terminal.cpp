@@ -41,19 +41,17 @@ std::string_view verdict_colour(SuiteVerdict verdict) {
                                                    : "1;33";
 }
 
-/// Wrapped, the first line after `label`, the others below it; at most `max_lines`.
+/// Wrapped, the first line after `label`, the others below it; what goes beyond `max_lines` is cut.
 Lines labelled(std::string_view label, std::string_view text, std::size_t width,
                std::size_t max_lines, std::size_t indent = kLabel) {
   const std::size_t room = width - indent;
+  Lines parts = wrap(text, room);
+  for (std::size_t i = max_lines; i < parts.size(); ++i) parts[max_lines - 1] += ' ' + parts[i];
+  parts.resize(std::min(parts.size(), max_lines));
   Lines lines;
-  for (const std::string& line : wrap(text, room)) {
-    if (lines.size() == max_lines) {
-      lines.back() = shorten(lines.back() + " ...", width);
-      break;
-    }
+  for (const std::string& part : parts)
     lines.push_back(
-        fmt::format("{:<{}}{}", lines.empty() ? label : "", indent, shorten(line, room)));
-  }
+        fmt::format("{:<{}}{}", lines.empty() ? label : "", indent, shorten(part, room)));
   return lines;
 }
 

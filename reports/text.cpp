@@ -80,12 +80,14 @@ std::string plain(std::string_view text) {
 }
 
 std::string markdown_escape(std::string_view text) {
-  constexpr std::u32string_view kMarks = U"\\`*_{}[]<>#|~@&$!";
+  constexpr std::u32string_view kMarks = U"\\`*_{}[]<>|~&$";
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
     const char32_t c = next_code_point(text, i);
     if (kMarks.find(c) != kMarks.npos) result += '\\';
     append_visible(result, c);
+    // Forges look for @names in the rendered text, where an escape is gone.
+    if (c == '@') result += "<!-- -->";
   }
   return result;
 }
@@ -119,6 +121,18 @@ std::string xml_escape(std::string_view text) {
       case 0xffff: append_utf8(result, kReplacement); break;
       default: append_visible(result, c);
     }
+  }
+  return result;
+}
+
+std::string xml_text(std::string_view text) {
+  std::string result;
+  for (std::size_t end = 0; !text.empty(); text.remove_prefix(end)) {
+    end = std::min(text.find('\n'), text.size());
+    result += xml_escape(text.substr(0, end));
+    if (end == text.size()) break;
+    result += '\n';
+    ++end;
   }
   return result;
 }

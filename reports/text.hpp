@@ -26,8 +26,10 @@ std::string markdown_escape(std::string_view text);
 /// A Markdown code span that holds the text as it is, whatever backticks are in it.
 std::string markdown_code(std::string_view text);
 
-/// Text or attribute content of XML 1.0. Characters that XML cannot hold at all become \xNN.
+/// For an attribute of XML 1.0. Characters that XML cannot hold at all become \xNN.
 std::string xml_escape(std::string_view text);
+/// For the content of an element: the same, but line breaks stay.
+std::string xml_text(std::string_view text);
 
 /// Columns that the text takes, one for each code point.
 std::size_t columns(std::string_view text);
