@@ -12,14 +12,15 @@
 namespace attest {
 
 /// A legal problem that the declaration covers, with one of its dtypes. Small cases are the mass
-/// (median a few dozen (query, key) pairs), 5 % are large, 1 % long. Built on RapidCheck's Random
-/// and Gen.
+/// (median a few dozen (query, key) pairs), 5 % are large (up to 129 x 129 x 130, four heads), 1 %
+/// long (up to 4096 keys, few queries). Built on RapidCheck's Random.
 AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::string_view stream,
                       std::uint64_t index);
 
 /// Takes away what the declaration does not cover, one feature at a time, and mends what then
-/// contradicts itself. Total: also for hostile field values. The result satisfies problem_error()
-/// == nullopt and not_declared() == nullopt.
+/// contradicts itself; the conventions of empty rows become those declared. Total: also for hostile
+/// field values. The result satisfies problem_error() == nullopt and not_declared() == nullopt. A
+/// problem that does so already comes back unchanged, but for those conventions.
 AttentionProblem make_legal(AttentionProblem problem, const Declaration& declaration);
 
 }  // namespace attest

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bias test of docs/tolerance.md section 8: single elements within tolerance can still lean one
+// way over all rows. It is what catches a truncated P (z = -2.9), which the tolerance of an element
+// sees on half of the problems only.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/judge.hpp"
+
+namespace attest {
+namespace {
+
+/// sigma = T_S / lambda.
+constexpr double kLambda = 4;
+constexpr double kLeastT = 6;
+/// Honest kernels reach |z| = 0.43 with |t| > 6: t alone must not decide.
+constexpr double kLeastZ = 0.5;
+/// Below this, t has too few degrees of freedom: |t| > 6 happens by chance once in 10^6 at 32.
+constexpr std::int64_t kLeastRows = 32;
+constexpr double kVague = 0.1;
+
+/// Mean and spread of the rows' normalised projections.
+struct Lean {
+  std::int64_t rows = 0;
+  double sum = 0, squares = 0;
+
+  void add(double x) {
+    ++rows;
+    sum += x;
+    squares += x * x;
+  }
+  double z() const { return sum / static_cast<double>(rows); }
+  double t() const {
+    const auto n = static_cast<double>(rows);
+    const double variance = std::max(squares - sum * z(), 0.0) / (n - 1);
+    return z() / std::sqrt(variance / n);
+  }
+  bool biased() const {
+    return rows >= kLeastRows && std::fabs(z()) > kLeastZ && std::fabs(t()) > kLeastT;
+  }
+};
+
+struct Direction {
+  const char* words;
+  const std::vector<double>* weights;  ///< nullptr: 1 everywhere
+};
+
+/// sum_c w err / sqrt(sum_c w^2 sigma^2); NaN where nothing can be said.
+double projection(const ExpectedTensor& tensor, const Direction& direction,
+                  const std::vector<double>& actual, std::size_t first, std::size_t width) {
+  double along = 0, variance = 0;
+  for (std::size_t flat = first; flat < first + width; ++flat) {
+    const double weight = direction.weights ? (*direction.weights)[flat] : 1;
+    const double sigma = tensor.t_stat[flat] / kLambda;
+    along += weight * ((actual[flat] - tensor.value[flat]) - tensor.low[flat]);
+    variance += weight * weight * sigma * sigma;
+  }
+  return along / std::sqrt(variance);
+}
+
+bool says_something(const Expected& expected, std::size_t row) {
+  return expected.rows[row] == RowKind::ordinary &&
+         (expected.vagueness.empty() || expected.vagueness[row] <= kVague);
+}
+
+}  // namespace
+
+CaseResult judge_bias(const AttentionProblem& problem, const Expected& expected, Output output,
+                      const std::vector<double>& actual, bool generic) {
+  const bool is_o = output == Output::o;
+  const ExpectedTensor& tensor = is_o ? expected.o : expected.lse;
+  const auto width = is_o ? static_cast<std::size_t>(problem.v_head_dim) : std::size_t{1};
+  std::vector<Direction> directions;
+  if (is_o) {
+    directions.push_back({"the output itself", &tensor.value});
+    directions.push_back({"a change of temperature", &expected.temperature});
+  } else {
+    directions.push_back({"one sign", nullptr});
+  }
+
+  CaseResult result;
+  for (const Direction& direction : directions) {
+    Lean lean;
+    for (std::size_t row = 0; row < expected.rows.size(); ++row) {
+      if (!says_something(expected, row)) continue;
+      const double x = projection(tensor, direction, actual, row * width, width);
+      if (std::isfinite(x)) lean.add(x);
+    }
+    result.elements_compared =
+        std::max(result.elements_compared, lean.rows * static_cast<std::int64_t>(width));
+    if (!lean.biased()) continue;
+    result.verdict = generic ? Verdict::fail : Verdict::warn;
+    result.reason = Reason::biased;
+    result.detail = fmt::format(
+        "the errors of {} lean along {}: mean {:.2g} standard deviations, t = {:.3g} over {} rows",
+        is_o ? "o" : "lse", direction.words, lean.z(), lean.t(), lean.rows);
+    return result;
+  }
+  if (result.elements_compared < kLeastRows * static_cast<std::int64_t>(width)) {
+    result.verdict = Verdict::not_judged;
+    result.elements_compared = 0;
+    result.detail = fmt::format("fewer than {} rows say anything about a bias", kLeastRows);
+  }
+  return result;
+}
+
+}  // namespace attest

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/search.hpp"
+
+#include <chrono>
+#include <vector>
+
+#include "harness/complexity.hpp"
+#include "harness/simpler.hpp"
+
+namespace attest {
+namespace {
+
+/// The candidate as the requirement would use it; nullopt where it has nothing to say about it, the
+/// declaration does not cover it, or it is no simpler.
+std::optional<AttentionProblem> usable(const Requirement& requirement,
+                                       const Declaration& declaration,
+                                       const AttentionProblem& candidate,
+                                       const AttentionProblem& current) {
+  std::optional<AttentionProblem> adapted = candidate;
+  if (requirement.adapt) {
+    // What adapt() returns may lie outside the declaration on purpose.
+    adapted = requirement.adapt(candidate, declaration);
+    if (!adapted || !is_simpler(*adapted, current) || problem_error(*adapted)) return std::nullopt;
+  } else if (not_declared(declaration, candidate)) {
+    return std::nullopt;
+  }
+  if (requirement.applies && !requirement.applies(*adapted, declaration)) return std::nullopt;
+  return adapted;
+}
+
+}  // namespace
+
+Shrunk shrink(const Requirement& requirement, CaseContext& context, const AttentionProblem& problem,
+              const CaseResult& result, const ShrinkBudget& budget) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(budget.seconds));
+  Shrunk shrunk;
+  shrunk.problem = problem;
+  shrunk.result = result;
+  bool progress = true;
+  while (progress) {
+    progress = false;
+    for (const AttentionProblem& candidate : simpler(shrunk.problem)) {
+      const auto next = usable(requirement, context.declaration(), candidate, shrunk.problem);
+      if (!next) continue;
+      if (shrunk.tries >= budget.tries || Clock::now() >= end) {
+        shrunk.fully = false;
+        return shrunk;
+      }
+      ++shrunk.tries;
+      CaseResult again = requirement.check(context, *next);
+      if (again.verdict != result.verdict || again.reason != result.reason) continue;
+      ++shrunk.accepted;
+      shrunk.problem = *next;
+      shrunk.result = std::move(again);
+      progress = true;
+      break;
+    }
+  }
+  return shrunk;
+}
+
+}  // namespace attest
