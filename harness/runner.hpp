@@ -12,34 +12,42 @@
 #include "harness/expectations.hpp"
 #include "harness/search.hpp"
 #include "harness/subject.hpp"
+#include "harness/suite.hpp"
+#include "harness/workers.hpp"
 
 namespace attest {
 
-struct Shard {
-  int index = 1, count = 1;
-};
-
 struct RunOptions {
   SubjectSpec subject;
+  std::string subject_text;             ///< as the user names it, for the replay command
+  std::string command;                  ///< the command line, for the record
   std::string suite = "quick";          ///< smoke, quick, full, also "quick@1"
   std::vector<std::string> case_lines;  ///< instead of a suite
-  std::string cases_name;               ///< where they came from
+  std::vector<int> case_line_numbers;   ///< where they stand in cases_name; empty: 1, 2, ...
+  std::string cases_name;               ///< where they came from; "": no case file
   std::uint64_t seed = 1;
   int jobs = 1;
   Shard shard;
-  double time_budget_seconds = 0;  ///< 0: none
+  double time_budget_seconds = 0;  ///< for the list of cases; 0: none
+  bool cut_is_incomplete = false;  ///< a budget that cuts the list leaves no verdict (CI)
   std::string filter;              ///< glob over requirement ids; "" = all
   bool stop_at_first = false;
   std::vector<Expectation> expectations;
   std::string journal_path;  ///< "": no journal
   bool resume = false;
+  bool keep_journal = true;  ///< false: deleted once the run is complete
   ShrinkBudget shrink;
   int reruns = 10;
   const std::atomic<bool>* interrupted = nullptr;
+
+  // Seams for tests; empty: open_in_host(subject), and all registered requirements.
+  OpenSubject open;
+  std::vector<const Requirement*> requirements;
 };
 
 struct Progress {
-  std::int64_t done = 0, total = 0, failed = 0;
+  std::int64_t done = 0, total = 0, failed = 0;  ///< problems; failing cases
+  bool shrinking = false;                        ///< the list is done, findings are worked on
   double seconds = 0;
 };
 
@@ -53,7 +61,14 @@ struct RunError {
 Result<Record> run_suite(const RunOptions& options,
                          const std::function<void(const Progress&)>& progress, RunError& error);
 
+/// The cases that run_suite() would run, one "ID case line" each, in the order of the list.
+Result<std::vector<std::string>> list_cases(const RunOptions& options, RunError& error);
+
 /// The exit code that the record deserves.
 ExitCode exit_code(const Record& record);
+
+/// The command that shows a failure again.
+std::string replay_command(const std::string& case_line, const std::string& subject,
+                           const std::string& requirement);
 
 }  // namespace attest

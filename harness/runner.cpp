@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <set>
+
+#include "attest/case_line.hpp"
+#include "harness/cluster.hpp"
+#include "harness/findings.hpp"
+#include "harness/journal.hpp"
+#include "harness/machine_info.hpp"
+#include "harness/tally.hpp"
+#include "harness/unit.hpp"
+
+namespace attest {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string with_commas(std::size_t value) {
+  std::string digits = std::to_string(value), text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+/// The state of one run, from the options to the record.
+class Run {
+ public:
+  Run(const RunOptions& options, const std::function<void(const Progress&)>& progress)
+      : options_(options),
+        progress_(progress),
+        start_(Clock::now()),
+        workers_(
+            options.open
+                ? options.open
+                : [spec = options.subject](OpenError& error) { return open_in_host(spec, error); },
+            std::max(1, options.jobs)) {}
+
+  std::optional<RunError> prepare();
+  std::vector<std::string> list() const;
+  void run_list();
+  void find();
+  Record finish();
+
+ private:
+  std::optional<RunError> plan();
+  std::optional<std::string> read_case_lines();
+  std::optional<RunError> open_journal();
+  JournalHeader journal_header() const;
+  UnitResult check_with_retry(Worker& worker, const WorkUnit& unit);
+  void note_stops(std::size_t position);
+  bool may_start(std::size_t position) const;
+  void store(std::size_t position, UnitResult result);
+  void drop_beyond_stop();
+  std::string cut_sentence() const;
+  bool interrupted() const { return options_.interrupted && *options_.interrupted; }
+  Record describe_run() const;
+  void add_failures(Record& record) const;
+  void add_notes(Record& record) const;
+  void decide(Record& record) const;
+
+  const RunOptions& options_;
+  const std::function<void(const Progress&)>& progress_;
+  Clock::time_point start_;
+  Workers workers_;
+  std::string started_ = utc_now();
+  std::string kernel_name_, kernel_version_;
+
+  WorkList work_;
+  std::vector<const Requirement*> all_;  ///< that the filter left, also skipped ones
+  std::int64_t planned_cases_ = 0;
+  std::unique_ptr<Journal> journal_;
+  std::string journal_trouble_;
+
+  std::mutex mutex_;
+  std::vector<UnitResult> results_;
+  std::size_t done_ = 0;
+  std::int64_t failed_ = 0;
+  /// Positions past this one are not part of the run: the list stops at the first failure, or after
+  /// too many calls that hung. Found by position, so that it is the same for any number of jobs.
+  std::atomic<std::size_t> last_;
+  std::set<std::size_t> slow_;
+  bool over_budget_ = false;
+  std::string stop_reason_;
+  std::vector<Finding> findings_;
+};
+
+std::optional<std::string> Run::read_case_lines() {
+  for (std::size_t i = 0; i < options_.case_lines.size(); ++i) {
+    const std::string where =
+        fmt::format("{}:{}: ", options_.cases_name,
+                    options_.case_line_numbers.empty() ? static_cast<int>(i) + 1
+                                                       : options_.case_line_numbers[i]);
+    Result<AttentionProblem> problem = parse_case(options_.case_lines[i]);
+    if (!problem) return where + problem.error();
+    if (const auto error = memory_error(*problem)) return where + *error;
+    work_.given.push_back(std::move(*problem));
+  }
+  if (work_.given.empty()) return options_.cases_name + ": holds no case";
+  return std::nullopt;
+}
+
+std::optional<RunError> Run::plan() {
+  std::int64_t problems = 0;
+  const Suite* suite = nullptr;
+  if (!options_.cases_name.empty()) {
+    if (const auto error = read_case_lines()) return RunError{*error};
+    problems = static_cast<std::int64_t>(work_.given.size());
+  } else {
+    suite = find_suite(options_.suite);
+    if (!suite) return RunError{"no suite of the name '" + options_.suite + "'"};
+    problems = suite->problems;
+  }
+  // Copied now: a worker opens its subject anew where the machine was in trouble.
+  kernel_name_ = workers_.first().kernel_name();
+  kernel_version_ = workers_.first().version();
+  work_.declaration = workers_.first().declaration();
+  work_.seed = options_.seed;
+  work_.audit_pairs = suite ? suite->audit_pairs : 100000;
+  std::vector<const Requirement*> known = options_.requirements;
+  if (known.empty())
+    for (const Requirement& requirement : requirements()) known.push_back(&requirement);
+  for (const Requirement* requirement : known) {
+    if (suite && !suite->requirements.empty() &&
+        std::find(suite->requirements.begin(), suite->requirements.end(), requirement->id) ==
+            suite->requirements.end())
+      continue;
+    if (!options_.filter.empty() && !glob_match(options_.filter, requirement->id)) continue;
+    all_.push_back(requirement);
+    if (!requirement->skip || !requirement->skip(work_.declaration))
+      work_.requirements.push_back(requirement);
+  }
+  if (all_.empty()) return RunError{"no requirement matches the filter '" + options_.filter + "'"};
+  work_.units = plan_units(work_.requirements, problems, !work_.given.empty(), options_.shard);
+  const auto shared = std::count_if(work_.requirements.begin(), work_.requirements.end(),
+                                    [](const Requirement* r) { return r->adapt == nullptr; });
+  for (const WorkUnit& unit : work_.units)
+    planned_cases_ += unit.stream == WorkUnit::kShared ? shared : 1;
+  return std::nullopt;
+}
+
+JournalHeader Run::journal_header() const {
+  std::string ids, cases;
+  for (const Requirement* requirement : work_.requirements) ids += requirement->id + " ";
+  for (const AttentionProblem& problem : work_.given) cases += print_case(problem) + "; ";
+  return {{"version", tool_version()},
+          {"commit", machine_info().commit},
+          {"suite", options_.cases_name.empty() ? options_.suite : "cases"},
+          {"cases", cases},
+          {"seed", std::to_string(options_.seed)},
+          {"shard", fmt::format("{}/{}", options_.shard.index, options_.shard.count)},
+          {"kernel", kernel_name_},
+          {"library", file_hash(options_.subject.path)},
+          {"declaration", work_.declaration.text},
+          {"requirements", ids}};
+}
+
+std::optional<RunError> Run::open_journal() {
+  if (options_.journal_path.empty()) return std::nullopt;
+  JournalResults resumed;
+  Result<std::unique_ptr<Journal>> journal =
+      Journal::open(options_.journal_path, options_.resume, journal_header(), work_, resumed);
+  if (!journal) return RunError{journal.error()};
+  journal_ = std::move(*journal);
+  for (auto& [position, result] : resumed) {
+    if (const auto problem = problem_of(work_, work_.units[position]))
+      describe_unit(*problem, result);
+    results_[position] = std::move(result);
+    ++done_;
+    note_stops(position);
+  }
+  return std::nullopt;
+}
+
+std::optional<RunError> Run::prepare() {
+  if (auto error = workers_.start()) return RunError{error->message, error->machine};
+  if (auto error = plan()) return error;
+  results_.resize(work_.units.size());
+  last_ = work_.units.size();
+  return open_journal();
+}
+
+std::vector<std::string> Run::list() const {
+  std::vector<std::string> lines;
+  for (const WorkUnit& unit : work_.units) {
+    const std::optional<AttentionProblem> problem = problem_of(work_, unit);
+    if (!problem) continue;
+    const std::string line = print_case(*problem);
+    for (const std::size_t r : requirements_of(work_, unit, *problem))
+      lines.push_back(work_.requirements[r]->id + " " + line);
+  }
+  return lines;
+}
+
+UnitResult Run::check_with_retry(Worker& worker, const WorkUnit& unit) {
+  const auto failed = [](const UnitResult& result) {
+    return std::find_if(result.cases.begin(), result.cases.end(), [](const CaseOutcome& outcome) {
+      return outcome.verdict == Verdict::error;
+    });
+  };
+  UnitResult result = check_unit(work_, unit, *worker.context);
+  if (failed(result) == result.cases.end() || !workers_.reopen(worker)) return result;
+  result = check_unit(work_, unit, *worker.context);
+  const auto still = failed(result);
+  if (still != result.cases.end()) workers_.report_trouble(still->detail);
+  return result;
+}
+
+/// Failing cases may end the list. Every call that hangs or eats memory costs a tenth of a second
+/// or more: a kernel that always does would take hours to show nothing new.
+void Run::note_stops(std::size_t position) {
+  constexpr std::size_t kMostSlow = 100;
+  bool failing = false, slow = false;
+  for (const CaseOutcome& outcome : results_[position].cases) {
+    failed_ += is_failure(outcome.verdict);
+    failing |= is_failure(outcome.verdict);
+    slow |= outcome.verdict == Verdict::hang || outcome.verdict == Verdict::out_of_memory;
+  }
+  if (failing && options_.stop_at_first && position < last_) {
+    last_ = position;
+    stop_reason_ = "the first failure";
+  }
+  if (!slow) return;
+  slow_.insert(position);
+  if (slow_.size() < kMostSlow) return;
+  const std::size_t at = *std::next(slow_.begin(), kMostSlow - 1);
+  if (at < last_) {
+    last_ = at;
+    stop_reason_ = fmt::format("{} problems that hung or ate memory", kMostSlow);
+  }
+}
+
+bool Run::may_start(std::size_t position) const {
+  if (interrupted() || position > last_) return false;
+  return options_.time_budget_seconds <= 0 || seconds_since(start_) < options_.time_budget_seconds;
+}
+
+void Run::store(std::size_t position, UnitResult result) {
+  const bool trouble = !workers_.trouble().empty();
+  const std::lock_guard lock(mutex_);
+  results_[position] = std::move(result);
+  if (!trouble && journal_ && journal_trouble_.empty() &&
+      !journal_->append(work_, work_.units[position], results_[position]))
+    journal_trouble_ = "journal " + options_.journal_path + ": " + std::strerror(errno);
+  ++done_;
+  note_stops(position);
+  if (progress_)
+    progress_({static_cast<std::int64_t>(done_), static_cast<std::int64_t>(work_.units.size()),
+               failed_, false, seconds_since(start_)});
+}
+
+void Run::run_list() {
+  std::vector<std::size_t> todo;
+  for (std::size_t position = 0; position < work_.units.size(); ++position)
+    if (!results_[position].done && position <= last_) todo.push_back(position);
+  workers_.for_each(
+      todo.size(), [&](std::size_t i) { return may_start(todo[i]); },
+      [&](Worker& worker, std::size_t i) {
+        store(todo[i], check_with_retry(worker, work_.units[todo[i]]));
+      });
+  over_budget_ = !interrupted() && workers_.trouble().empty() &&
+                 std::any_of(todo.begin(), todo.end(), [&](std::size_t position) {
+                   return !results_[position].done && position <= last_;
+                 });
+  drop_beyond_stop();
+}
+
+void Run::drop_beyond_stop() {
+  for (std::size_t position = last_; ++position < results_.size();) results_[position] = {};
+  done_ = static_cast<std::size_t>(std::count_if(
+      results_.begin(), results_.end(), [](const UnitResult& result) { return result.done; }));
+}
+
+void Run::find() {
+  if (progress_)
+    progress_({static_cast<std::int64_t>(done_), static_cast<std::int64_t>(work_.units.size()),
+               failed_, true, seconds_since(start_)});
+  FindingOptions finding;
+  finding.shrink = options_.shrink;
+  finding.reruns = options_.reruns;
+  finding.interrupted = options_.interrupted;
+  findings_ = find_causes(work_, results_, workers_, finding);
+}
+
+std::string Run::cut_sentence() const {
+  if (done_ == work_.units.size()) return "";
+  const std::string where =
+      fmt::format("after {} of {} problems", with_commas(done_), with_commas(work_.units.size()));
+  if (interrupted()) return where + ", interrupted";
+  if (!workers_.trouble().empty()) return where + ", trouble of the machine";
+  if (over_budget_) return where + ", by the time budget";
+  return where + ", at " + stop_reason_;
+}
+
+Record Run::describe_run() const {
+  Record record;
+  record.tool_version = tool_version();
+  record.command = options_.command;
+  record.subject.name = kernel_name_;
+  record.subject.version = kernel_version_;
+  record.subject.path = options_.subject.path;
+  record.subject.declaration = work_.declaration.text;
+  record.subject.built_in = options_.subject.built_in;
+  for (const DType dtype : kAllDTypes)
+    if (work_.declaration.has(dtype))
+      record.subject.precision +=
+          fmt::format("{}{}={}", record.subject.precision.empty() ? "" : " ", name(dtype),
+                      work_.declaration.precision[static_cast<std::size_t>(dtype)]);
+  record.machine = machine_info();
+  record.suite = options_.cases_name.empty() ? options_.suite : "cases:" + options_.cases_name;
+  record.seed = options_.seed;
+  record.shard = fmt::format("{}/{}", options_.shard.index, options_.shard.count);
+  return record;
+}
+
+void Run::add_failures(Record& record) const {
+  for (const Finding& finding : findings_) {
+    Failure failure;
+    failure.requirement = work_.requirements[finding.requirement]->id;
+    failure.dtype = std::string(name(finding.minimal.dtype));
+    failure.verdict = finding.verdict;
+    failure.reason = finding.reason;
+    failure.also = finding.result.also;
+    failure.case_line = print_case(finding.minimal);
+    failure.found_case_line = print_case(finding.found);
+    failure.index = static_cast<std::uint64_t>(finding.unit.index);
+    failure.detail = finding.result.detail;
+    failure.worst = finding.result.worst;
+    failure.elements_failed = finding.result.elements_failed;
+    failure.elements_compared = finding.result.elements_compared;
+    failure.pattern = finding.pattern;
+    failure.numbers = finding.numbers;
+    failure.reruns = finding.reruns;
+    failure.reruns_failed = finding.reruns_failed;
+    failure.fully_shrunk = finding.fully_shrunk;
+    failure.replay = replay_command(failure.case_line, options_.subject_text, failure.requirement);
+    record.failures.push_back(std::move(failure));
+  }
+  cluster(work_, results_, findings_, record);
+}
+
+void Run::add_notes(Record& record) const {
+  if (const std::string trouble = workers_.trouble(); !trouble.empty())
+    record.notes.push_back("the run could not go on: " + trouble);
+  if (!journal_trouble_.empty()) record.notes.push_back(journal_trouble_);
+  if (interrupted() && journal_)
+    record.notes.push_back("interrupted; the same command with --resume goes on");
+  if (record.audit.outside != 0)
+    record.notes.push_back("the oracle failed its audit: " + record.audit.first_outside);
+}
+
+void Run::decide(Record& record) const {
+  record.verdict = suite_verdict(record, planned_cases_);
+  const bool cut_short = over_budget_ && options_.cut_is_incomplete;
+  if (interrupted() || !workers_.trouble().empty() || cut_short)
+    record.verdict = SuiteVerdict::incomplete;
+}
+
+Record Run::finish() {
+  Record record = describe_run();
+  tally(work_, all_, results_, record);
+  record.scope.cut = cut_sentence();
+  count_flaky_as_warnings(work_, results_, findings_, record);
+  add_failures(record);
+  // Where only part of the list ran, an expected failure may simply not have had its turn.
+  const bool whole = record.scope.cut.empty() && options_.shard.count == 1 && work_.given.empty();
+  apply_expectations(options_.expectations, utc_now().substr(0, 10), whole, record);
+  add_notes(record);
+  decide(record);
+  if (journal_ && !options_.keep_journal && done_ == work_.units.size()) journal_->discard();
+  record.started = started_;
+  record.wall_seconds = seconds_since(start_);
+  record.cpu_seconds = cpu_seconds_used();
+  return record;
+}
+
+}  // namespace
+
+Result<Record> run_suite(const RunOptions& options,
+                         const std::function<void(const Progress&)>& progress, RunError& error) {
+  Run run(options, progress);
+  if (auto refused = run.prepare()) {
+    error = *refused;
+    return Error{error.message};
+  }
+  run.run_list();
+  run.find();
+  return run.finish();
+}
+
+Result<std::vector<std::string>> list_cases(const RunOptions& options, RunError& error) {
+  Run run(options, {});
+  if (auto refused = run.prepare()) {
+    error = *refused;
+    return Error{error.message};
+  }
+  return run.list();
+}
+
+ExitCode exit_code(const Record& record) {
+  switch (record.verdict) {
+    case SuiteVerdict::incomplete: return ExitCode::suite_failed;
+    case SuiteVerdict::not_conformant: return ExitCode::failed;
+    default: break;
+  }
+  for (const ExpectationResult& expectation : record.expectations)
+    if (expectation.state == "stale" || expectation.state == "wrong_reason")
+      return ExitCode::failed;
+  return record.verdict == SuiteVerdict::too_little_tested ? ExitCode::too_little_tested
+                                                           : ExitCode::conformant;
+}
+
+std::string replay_command(const std::string& case_line, const std::string& subject,
+                           const std::string& requirement) {
+  const bool plain = subject.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                         "_-./+=:,@%#") == std::string::npos &&
+                     subject.front() != '#';
+  std::string quoted = subject;
+  if (!plain) {
+    quoted = "'";
+    for (const char c : subject) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    quoted += "'";
+  }
+  return "attest replay '" + case_line + "' " + quoted + " --requirement " + requirement;
+}
+
+}  // namespace attest

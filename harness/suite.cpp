@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/suite.hpp"
+
+#include "harness/generate.hpp"
+
+namespace attest {
+
+const std::vector<Suite>& suites() {
+  static const std::vector<Suite> all = {
+      {.name = "smoke",
+       .purpose = "a first answer",
+       .problems = 300,
+       .audit_pairs = 200,
+       .requirements = {}},
+      {.name = "quick",
+       .purpose = "for every change",
+       .problems = 2400,
+       .audit_pairs = 200,
+       .requirements = {}},
+      {.name = "full",
+       .purpose = "for a release",
+       .problems = 40000,
+       .audit_pairs = 200,
+       .requirements = {}},
+  };
+  return all;
+}
+
+const Suite* find_suite(std::string_view name) {
+  for (const Suite& suite : suites())
+    if (suite.name == name) return &suite;
+  return nullptr;
+}
+
+std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirements,
+                                 std::int64_t problems, bool given, const Shard& shard) {
+  std::vector<WorkUnit> units;
+  bool any_shared = false;
+  for (const Requirement* requirement : requirements) any_shared |= requirement->adapt == nullptr;
+  const auto add = [&](int stream, std::int64_t index) {
+    if (index % shard.count == shard.index - 1) units.push_back({stream, index});
+  };
+  for (std::int64_t i = 0; i < problems; ++i) {
+    if (any_shared) add(WorkUnit::kShared, i);
+    for (std::size_t r = 0; r < requirements.size(); ++r) {
+      if (!requirements[r]->adapt) continue;
+      const std::int64_t share = given ? 1000 : requirements[r]->share;
+      for (std::int64_t j = i * share / 1000; j < (i + 1) * share / 1000; ++j)
+        add(static_cast<int>(r), j);
+    }
+  }
+  return units;
+}
+
+std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit) {
+  const bool shared = unit.stream == WorkUnit::kShared;
+  const Requirement* owner =
+      shared ? nullptr : work.requirements[static_cast<std::size_t>(unit.stream)];
+  AttentionProblem problem =
+      work.given.empty()
+          ? draw(work.declaration, work.seed, shared ? "shared" : std::string_view(owner->id),
+                 static_cast<std::uint64_t>(unit.index))
+          : work.given[static_cast<std::size_t>(unit.index)];
+  if (shared) return problem;
+  std::optional<AttentionProblem> adapted = owner->adapt(std::move(problem), work.declaration);
+  if (adapted && owner->applies && !owner->applies(*adapted, work.declaration)) return std::nullopt;
+  return adapted;
+}
+
+std::vector<std::size_t> requirements_of(const WorkList& work, const WorkUnit& unit,
+                                         const AttentionProblem& problem) {
+  if (unit.stream != WorkUnit::kShared) return {static_cast<std::size_t>(unit.stream)};
+  std::vector<std::size_t> places;
+  for (std::size_t r = 0; r < work.requirements.size(); ++r) {
+    const Requirement& requirement = *work.requirements[r];
+    if (requirement.adapt) continue;
+    if (requirement.applies && !requirement.applies(problem, work.declaration)) continue;
+    places.push_back(r);
+  }
+  return places;
+}
+
+std::uint64_t feature_bits(const AttentionProblem& problem) {
+  std::uint64_t bits = 0;
+  for (const Feature feature : features_of(problem)) bits |= feature_bit(feature);
+  return bits;
+}
+
+}  // namespace attest

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// attest check: a verdict on one kernel.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "harness/machine_info.hpp"
+#include "harness/runner.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/format.hpp"
+#include "reports/terminal.hpp"
+#include "reports/text.hpp"
+#include "tools/command.hpp"
+
+namespace attest {
+
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+extern "C" void on_signal(int) { g_interrupted = true; }
+
+/// The first SIGINT or SIGTERM ends the list in good order, a second one the process.
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+struct Report {
+  const ReportFormat* format;
+  std::string path;  ///< "-": standard output
+};
+
+/// Refuses a path that cannot be written, before anything runs.
+std::vector<Report> read_reports(const Arguments& arguments) {
+  std::vector<Report> reports;
+  bool to_stdout = false;
+  for (const ReportFormat& format : report_formats()) {
+    const std::string option = "--" + std::string(format.name);
+    if (!arguments.has(option)) continue;
+    const std::string path = arguments.value(option);
+    if (path == "-") {
+      if (to_stdout) throw CommandError("only one report can go to standard output");
+      to_stdout = true;
+    } else {
+      if (const auto error = check_writable(path)) throw CommandError(*error);
+      for (const Report& other : reports)
+        if (other.path == path)
+          throw CommandError("--" + std::string(other.format->name) + " and " + option +
+                             " name the same file, " + path);
+    }
+    reports.push_back({&format, path});
+  }
+  return reports;
+}
+
+std::vector<Expectation> read_expectations(const std::string& path) {
+  std::vector<std::string> ids;
+  for (const Requirement& requirement : requirements()) ids.push_back(requirement.id);
+  Result<std::vector<Expectation>> expectations = parse_expectations(read_text_file(path), ids);
+  if (!expectations) throw CommandError(path + ": " + expectations.error());
+  return *expectations;
+}
+
+/// Where journals lie that nobody named: "" where no folder can be had.
+std::string journal_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (cache && *cache == '/')
+    folder = cache;
+  else if (home && *home == '/')
+    folder = std::filesystem::path(home) / ".cache";
+  else
+    return "";
+  folder /= "attest";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return ::access(folder.c_str(), W_OK) == 0 ? folder.string() : "";
+}
+
+/// One file per kind of run, so that the same command with --resume finds it.
+std::string default_journal(const RunOptions& options) {
+  const std::string folder = journal_folder();
+  if (folder.empty()) return "";
+  const std::string subject = std::filesystem::path(options.subject.path).stem().string();
+  std::string key = options.subject.path + "\n" + options.subject.kernel + "\n" + options.filter +
+                    "\n" + options.cases_name;
+  const auto hash = static_cast<std::uint32_t>(std::hash<std::string>{}(key));
+  return fmt::format("{}/{}-{}-seed{}-{}of{}-{:08x}.journal", folder, subject,
+                     options.cases_name.empty() ? options.suite : "cases", options.seed,
+                     options.shard.index, options.shard.count, hash);
+}
+
+void read_cases(const Arguments& arguments, RunOptions& options) {
+  if (!arguments.has("--cases")) {
+    options.suite = arguments.value("--suite", "quick");
+    if (find_suite(options.suite)) return;
+    std::vector<std::string> names;
+    for (const Suite& suite : suites()) names.emplace_back(suite.name);
+    throw CommandError(
+        fmt::format("no suite '{}'; there are {}", options.suite, join(names, ", ")));
+  }
+  if (arguments.has("--suite")) throw CommandError("--cases takes the place of --suite");
+  options.cases_name = arguments.value("--cases");
+  CaseFile file = read_case_file(options.cases_name);
+  options.case_lines = std::move(file.lines);
+  options.case_line_numbers = std::move(file.numbers);
+}
+
+RunOptions read_options(const Arguments& arguments) {
+  RunOptions options;
+  options.command = arguments.command_line;
+  options.subject_text = arguments.positional("SUBJECT");
+  read_cases(arguments, options);
+  options.seed = read_unsigned(arguments, "--seed", 1, 0, ~std::uint64_t{0});
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  options.jobs = static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
+  if (arguments.has("--shard")) options.shard = read_shard(arguments.value("--shard"));
+  if (arguments.has("--time-budget"))
+    options.time_budget_seconds = read_duration("--time-budget", arguments.value("--time-budget"));
+  options.cut_is_incomplete = in_ci();
+  options.filter = arguments.value("--filter");
+  options.stop_at_first = arguments.has("--stop-at-first");
+  if (arguments.has("--expectations"))
+    options.expectations = read_expectations(arguments.value("--expectations"));
+  options.resume = arguments.has("--resume");
+  options.subject = read_subject(options.subject_text);
+  options.keep_journal = arguments.has("--journal");
+  options.journal_path =
+      options.keep_journal ? arguments.value("--journal") : default_journal(options);
+  if (options.resume && options.journal_path.empty())
+    throw CommandError("--resume: no folder for journals (HOME is not set); name one by --journal");
+  options.interrupted = &g_interrupted;
+  return options;
+}
+
+/// One line on standard error that is rewritten in place; nothing where that is no terminal.
+class ProgressLine {
+ public:
+  void show(const Progress& progress) {
+    if (!terminal_) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < std::chrono::milliseconds(100) && progress.done != progress.total) return;
+    shown_ = now;
+    if (first_ < 0) {
+      first_ = progress.done;
+      first_seconds_ = progress.seconds;
+    }
+    std::string line =
+        fmt::format("{} of {} problems", grouped(progress.done), grouped(progress.total));
+    if (progress.failed > 0) line += fmt::format(", {} cases failed", grouped(progress.failed));
+    const double seconds = progress.seconds - first_seconds_;
+    const double rate = seconds > 0 ? static_cast<double>(progress.done - first_) / seconds : 0;
+    if (progress.shrinking)
+      line += progress.failed > 0 ? ", looking for the smallest cases" : "";
+    else if (rate > 0)
+      line += fmt::format(", {:.0f}/s, {:.0f} s left", rate,
+                          static_cast<double>(progress.total - progress.done) / rate);
+    fmt::print(stderr, "\r\033[K{}", line);
+    std::fflush(stderr);
+  }
+  void clear() {
+    if (!terminal_ || first_ < 0) return;
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+
+ private:
+  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  std::int64_t first_ = -1;
+  double first_seconds_ = 0;
+  std::chrono::steady_clock::time_point shown_;
+};
+
+TerminalOptions terminal_options(bool brief) {
+  TerminalOptions options;
+  options.brief = brief;
+  const char* term = std::getenv("TERM");
+  if (::isatty(STDOUT_FILENO) != 1) return options;
+  const char* no_colour = std::getenv("NO_COLOR");
+  options.colour = !(no_colour && *no_colour) && term && std::string(term) != "dumb";
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 60)
+    options.width = std::min<int>(size.ws_col, 120);
+  return options;
+}
+
+/// Every report whole or not at all; false where one could not be written.
+bool write_reports(const std::vector<Report>& reports, const Record& record) {
+  bool all_written = true;
+  for (const Report& report : reports) {
+    const std::string text = report.format->write(record);
+    if (report.path == "-") {
+      fmt::print("{}", text);
+      continue;
+    }
+    if (const auto error = write_file(report.path, text)) {
+      fmt::print(stderr, "attest: {}\n", *error);
+      all_written = false;
+    }
+  }
+  return all_written;
+}
+
+ExitCode print_cases(const RunOptions& options) {
+  RunError error;
+  const Result<std::vector<std::string>> lines = list_cases(options, error);
+  if (!lines)
+    throw CommandError(error.message, error.machine ? ExitCode::suite_failed : ExitCode::usage);
+  for (const std::string& line : *lines) fmt::print("{}\n", line);
+  return ExitCode::conformant;
+}
+
+ExitCode run(const Arguments& arguments) {
+  const std::vector<Report> reports = read_reports(arguments);
+  const RunOptions options = read_options(arguments);
+  if (arguments.has("--list-only")) return print_cases(options);
+  catch_interrupts();
+  ProgressLine line;
+  RunError error;
+  const Result<Record> record = run_suite(
+      options, [&](const Progress& progress) { line.show(progress); }, error);
+  line.clear();
+  if (!record)
+    throw CommandError(error.message, error.machine ? ExitCode::suite_failed : ExitCode::usage);
+  const bool screen = std::none_of(reports.begin(), reports.end(),
+                                   [](const Report& report) { return report.path == "-"; });
+  const bool written = write_reports(reports, *record);
+  if (screen)
+    fmt::print("{}", terminal_report(*record, terminal_options(arguments.has("--brief"))));
+  return written ? exit_code(*record) : ExitCode::suite_failed;
+}
+
+std::vector<Option> report_options() {
+  std::vector<Option> options;
+  for (const ReportFormat& format : report_formats())
+    options.push_back({"--" + std::string(format.name), "FILE",
+                       "write the record there: " + std::string(format.purpose) + "; - is stdout"});
+  return options;
+}
+
+ATTEST_COMMAND(
+    check,
+    {
+        .name = "check",
+        .summary =
+            "judge a kernel: run a suite on it, show what is wrong and the smallest input that "
+            "shows it",
+        .examples =
+            "Examples:\n"
+            "  attest check naive --suite smoke            a built-in kernel, in seconds\n"
+            "  attest check ./libmine.so                   the first kernel of a library, about a "
+            "minute\n"
+            "  attest check ./libmine.so#fast --seed 2     another kernel of it, other problems\n"
+            "  attest check ./libmine.so --filter 'MASK-*' --stop-at-first\n"
+            "  attest check ./libmine.so --cases known.txt only these cases, one case line per "
+            "line\n"
+            "  attest check ./libmine.so --shard 1/3       a third of the list; 2/3 and 3/3 are "
+            "the rest\n"
+            "  attest check ./libmine.so --resume          go on where an interrupted run stopped\n"
+            "  attest check ./libmine.so --json out.json --junit out.xml --markdown out.md\n"
+            "Exit codes: 0 conformant, 1 not, 2 usage, 3 the suite or the machine failed, 4 too "
+            "little "
+            "tested",
+        .positionals = {{"SUBJECT", "a built-in name (attest list), a library, or library#kernel"}},
+        .options = {{"--suite", "NAME", "smoke, quick (the default) or full"},
+                    {"--seed", "N", "which random problems; default 1"},
+                    {"--jobs", "N", "kernel hosts at once; default: one per core"},
+                    {"--shard", "I/N", "only the I-th of N parts of the list"},
+                    {"--time-budget", "TIME",
+                     "cut the list after 60s, 10m, ...; the report says where. Under "
+                     "CI=true a cut is exit code 3"},
+                    {"--filter", "GLOB", "only the requirements whose id matches"},
+                    {"--cases", "FILE", "check these cases instead of a suite"},
+                    {"-x,--stop-at-first", "", "stop the list at the first failure"},
+                    {"--expectations", "FILE", "failures that are known (docs/expectations.md)"},
+                    {"--journal", "FILE",
+                     "keep results there as they come; default: a file in ~/.cache/attest "
+                     "that is deleted when the run is complete"},
+                    {"--resume", "", "skip what the journal of the same run has already"},
+                    {"--list-only", "", "print the cases that would run, and run none"},
+                    {"--brief", "", "one line instead of a screen"}},
+        .more_options = report_options,
+        .run = run,
+    });
+
+}  // namespace
+}  // namespace attest

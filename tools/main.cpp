@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <iostream>
+
+#include "harness/machine_info.hpp"
+#include "harness/tune_malloc.hpp"
+#include "tools/command.hpp"
+
+namespace attest {
+
+namespace {
+
+std::vector<Command>& registry() {
+  static std::vector<Command> all;
+  return all;
+}
+
+/// "--stop-at-first" of "-x,--stop-at-first".
+std::string long_name(const std::string& name) {
+  const std::size_t comma = name.find(',');
+  return comma == std::string::npos ? name : name.substr(comma + 1);
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+/// The parser of one subcommand and where it puts what it reads.
+struct Bound {
+  const Command* command = nullptr;
+  CLI::App* app = nullptr;
+  std::map<std::string, std::vector<std::string>> positionals;
+  std::map<std::string, std::string> values;
+  std::map<std::string, bool> flags;
+};
+
+void bind(Bound& bound, const Command& command, CLI::App& app) {
+  bound.command = &command;
+  bound.app = app.add_subcommand(command.name, command.summary);
+  if (!command.examples.empty()) bound.app->footer(command.examples);
+  for (const Positional& positional : command.positionals) {
+    std::vector<std::string>& into = bound.positionals[positional.name];
+    CLI::Option* option = bound.app->add_option(positional.name, into, positional.help);
+    option->type_name("")->expected(positional.required ? 1 : 0, positional.repeated ? 100000 : 1);
+    option->required(positional.required);
+  }
+  std::vector<Option> options = command.options;
+  if (command.more_options)
+    for (Option& option : command.more_options()) options.push_back(std::move(option));
+  for (const Option& option : options) {
+    const std::string key = long_name(option.name);
+    if (option.value.empty())
+      bound.app->add_flag(option.name, bound.flags[key], option.help);
+    else
+      bound.app->add_option(option.name, bound.values[key], option.help)
+          ->type_name(option.value)
+          ->take_last();
+  }
+}
+
+Arguments arguments_of(const Bound& bound, int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 0; i < argc; ++i)
+    arguments.command_line += (i > 0 ? " " : "") + std::string(i > 0 ? argv[i] : "attest");
+  arguments.positionals = bound.positionals;
+  for (const auto& [name, value] : bound.values)
+    if (bound.app->count(name) > 0) arguments.options[name] = value;
+  for (const auto& [name, set] : bound.flags)
+    if (set) arguments.options[name] = "";
+  return arguments;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"attest: the conformance suite for attention kernels"};
+  app.set_version_flag("--version",
+                       "attest " + tool_version() + " (" + machine_info().commit + ")");
+  app.require_subcommand(1);
+  app.footer(
+      "Start here:\n"
+      "  attest check naive --suite smoke      check a built-in kernel\n"
+      "  attest check ./libmine.so             check your own\n"
+      "  attest list                           what there is\n"
+      "Each command explains itself: attest check --help\n"
+      "Exit codes: 0 conformant, 1 not, 2 usage, 3 the suite or the machine failed, 4 too little "
+      "tested");
+  std::vector<Bound> bound(commands().size());
+  for (std::size_t i = 0; i < bound.size(); ++i) bind(bound[i], commands()[i], app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    std::string what = one_line(error.what());
+    if (argc < 2) what = "which command? `attest --help` lists them";
+    std::vector<std::string> names;
+    for (const Command& command : commands()) names.push_back(command.name);
+    if (argc > 1 && argv[1][0] != '-' && std::count(names.begin(), names.end(), argv[1]) == 0)
+      what = "no command '" + std::string(argv[1]) + "'" + suggestion(argv[1], names);
+    std::cerr << "attest: " << what << "\n";
+    return static_cast<int>(ExitCode::usage);
+  }
+  for (const Bound& one : bound)
+    if (one.app->parsed()) return static_cast<int>(one.command->run(arguments_of(one, argc, argv)));
+  return static_cast<int>(ExitCode::usage);
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() { return registry(); }
+
+bool register_command(Command command) {
+  auto& all = registry();
+  const auto place = std::lower_bound(
+      all.begin(), all.end(), command,
+      [](const Command& left, const Command& right) { return left.name < right.name; });
+  all.insert(place, std::move(command));
+  return true;
+}
+
+}  // namespace attest
+
+int main(int argc, char** argv) {
+  attest::tune_malloc();
+  try {
+    return attest::run(argc, argv);
+  } catch (const attest::CommandError& error) {
+    std::cerr << "attest: " << attest::one_line(error.what()) << "\n";
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::cerr << "attest: " << attest::one_line(error.what()) << "\n";
+    return static_cast<int>(attest::ExitCode::suite_failed);
+  }
+}
