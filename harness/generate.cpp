@@ -17,6 +17,9 @@ enum class SizeClass : std::uint8_t { small, large, longest };
 /// Most (query, key, channel) triples of a problem, by size class.
 constexpr std::int64_t kMostTriples[] = {150'000, 4'500'000, 2'200'000};
 
+/// Channels of v that V = identity may ask for.
+constexpr std::int64_t kMostIdentity = 130;
+
 std::int64_t triples(const AttentionProblem& p) {
   return p.batch * p.num_heads * p.q_len * p.kv_len * std::max(p.head_dim, p.v_head_dim);
 }
@@ -28,17 +31,17 @@ std::int64_t edge_length(Dice& dice) {
 
 std::int64_t small_length(Dice& dice) {
   const std::int64_t lot = dice.below(20);
-  if (lot < 9) return dice.between(1, 4);
-  if (lot < 15) return dice.between(1, 16);
+  if (lot < 11) return dice.between(1, 4);
+  if (lot < 16) return dice.between(1, 10);
   if (lot < 19) return edge_length(dice);
   return dice.between(1, 100);
 }
 
 std::int64_t channels(Dice& dice) {
   const std::int64_t lot = dice.below(20);
-  if (lot < 9) return dice.between(1, 8);
-  if (lot < 13) return dice.pick<std::int64_t>({1, 2, 4, 8, 16, 32, 64});
-  if (lot < 17)
+  if (lot < 12) return dice.between(1, 5);
+  if (lot < 15) return dice.pick<std::int64_t>({1, 2, 4, 8, 16, 32, 64});
+  if (lot < 18)
     return dice.pick<std::int64_t>({7, 15, 16, 17, 31, 33, 63, 64, 65, 96, 127, 128, 129, 130});
   return dice.between(1, 64);
 }
@@ -54,12 +57,12 @@ std::int64_t member(Dice& dice, const DimSet& set) {
 }
 
 void draw_heads(Dice& dice, const Declaration& declaration, SizeClass size, AttentionProblem& p) {
-  p.batch = size == SizeClass::small ? dice.pick<std::int64_t>({1, 1, 1, 2, 2, 3})
+  p.batch = size == SizeClass::small ? dice.pick<std::int64_t>({1, 1, 1, 1, 2, 2, 3})
                                      : dice.pick<std::int64_t>({1, 1, 2});
-  p.num_kv_heads = dice.pick<std::int64_t>({1, 1, 1, 2, 2, 3, 4, 9});
+  p.num_kv_heads = dice.pick<std::int64_t>({1, 1, 1, 1, 1, 2, 2, 3, 4, 9});
   std::int64_t group = 1;
   if (declaration.has(Feature::gqa) && dice.one_in(3))
-    group = dice.pick<std::int64_t>({2, 2, 3, 4, 8});
+    group = dice.pick<std::int64_t>({2, 2, 2, 3, 4, 8});
   const std::int64_t most = size == SizeClass::small ? 9 : 4 / p.batch;
   p.num_kv_heads = std::min(p.num_kv_heads, most);
   p.num_heads = p.num_kv_heads * std::min(group, most / p.num_kv_heads);
@@ -113,13 +116,15 @@ void draw_data(Dice& dice, const Declaration& declaration, AttentionProblem& p) 
   if (!dice.one_in(3)) p.data = any_family();
   if (dice.one_in(8)) {
     p.v_data = any_family();
-    if (score_family(*p.v_data)) p.v_data.reset();  // normal for v, as without it
+    // For v these are the normal numbers that it has anyway.
+    if (score_family(*p.v_data) || *p.v_data == p.data) p.v_data.reset();
   }
   if (p.data == Family::huge && declaration.has(Feature::scale) && dice.one_in(2))
     p.scale = 0x1p-11;
   const bool identity = p.v_data.value_or(p.data) == Family::identity_v;
   if (identity && p.v_head_dim < p.kv_len) {
-    if (declaration.v_head_dims && contains(*declaration.v_head_dims, p.kv_len))
+    if (p.kv_len <= kMostIdentity && declaration.v_head_dims &&
+        contains(*declaration.v_head_dims, p.kv_len))
       p.v_head_dim = p.kv_len;
     else
       p.kv_len = p.v_head_dim;
@@ -293,10 +298,10 @@ AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::s
                                    : SizeClass::small;
   draw_heads(dice, declaration, size, p);
   draw_lengths(dice, size, p);
-  p.head_dim = dice.one_in(4) ? member(dice, declaration.head_dims) : channels(dice);
+  p.head_dim = dice.one_in(8) ? member(dice, declaration.head_dims) : channels(dice);
   p.v_head_dim = p.head_dim;
   if (declaration.v_head_dims && dice.one_in(4))
-    p.v_head_dim = dice.one_in(4) ? member(dice, *declaration.v_head_dims) : channels(dice);
+    p.v_head_dim = dice.one_in(8) ? member(dice, *declaration.v_head_dims) : channels(dice);
   keep_within(kMostTriples[static_cast<int>(size)], p);
 
   draw_data(dice, declaration, p);
