@@ -426,17 +426,20 @@ ExitCode exit_code(const Record& record) {
 
 std::string replay_command(const std::string& case_line, const std::string& subject,
                            const std::string& requirement) {
-  const bool plain = subject.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                         "_-./+=:,@%#") == std::string::npos &&
-                     subject.front() != '#';
-  std::string quoted = subject;
-  if (!plain) {
-    quoted = "'";
-    for (const char c : subject) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    quoted += "'";
+  constexpr std::string_view kHarmless =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%#";
+  std::string word;
+  bool quote = subject.empty() || subject.front() == '#';
+  for (const char c : subject) {
+    quote |= kHarmless.find(c) == std::string_view::npos;
+    if (c == '\'')
+      word.append("'\\''");
+    else
+      word.push_back(c);
   }
-  return "attest replay '" + case_line + "' " + quoted + " --requirement " + requirement;
+  return fmt::format(
+      quote ? "attest replay '{}' '{}' --requirement {}" : "attest replay '{}' {} --requirement {}",
+      case_line, word, requirement);
 }
 
 }  // namespace attest
