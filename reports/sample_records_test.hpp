@@ -375,7 +375,7 @@ inline Record hostile_sample() {
   record.notes = {poison};
   for (Cause& cause : record.causes) {
     cause.sentence = poison;
-    cause.diagnosis = std::string(100'000, 'x');
+    cause.diagnosis = std::string(1'000, 'x');
     cause.caught_by = {poison};
     cause.dtypes = {poison};
   }

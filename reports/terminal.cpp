@@ -196,22 +196,25 @@ Lines ratio_lines(const Record& record, std::size_t width) {
       outputs.push_back(ratios.output);
       texts.push_back(fmt::format("{:<4}", plain(ratios.output)));
     }
-    texts[position] += fmt::format("  {} {} / {}", plain(ratios.dtype), ratio_text(ratios.q50),
+    texts[position] += fmt::format("  {} {}/{}", plain(ratios.dtype), ratio_text(ratios.q50),
                                    ratio_text(ratios.max));
   }
   Lines lines;
   for (std::size_t i = 0; i < texts.size(); ++i)
     lines.push_back(
         fmt::format("{:<{}}{}", i == 0 ? "err/T" : "", kLabel, shorten(texts[i], width - kLabel)));
-  if (!lines.empty() && columns(lines.front()) + 18 <= width) lines.front() += "  (median / max)";
+  if (!lines.empty() && columns(lines.front()) + 14 <= width) lines.front() += "  (median/max)";
   return lines;
 }
 
-Lines next_lines(const Record& record) {
+Lines next_lines(const Record& record, std::size_t width) {
   Lines lines;
-  for (const NextStep& step : next_steps(record))
-    lines.push_back(fmt::format("{:<{}}{}    # {}", lines.empty() ? "next" : "", kLabel,
-                                step.command, step.purpose));
+  for (const NextStep& step : next_steps(record)) {
+    std::string line = fmt::format("{:<{}}{}", lines.empty() ? "next" : "", kLabel, step.command);
+    const std::string purpose = "    # " + step.purpose;
+    if (columns(line) + columns(purpose) <= width) line += purpose;
+    lines.push_back(std::move(line));
+  }
   return lines;
 }
 
@@ -227,7 +230,7 @@ Lines facts(const Record& record, std::size_t width, const Detail& detail) {
     append(lines, fact("audit", audit_sentence(record.audit)));
   append(lines, fact("expected", join(expectation_sentences(record), "; ")));
   append(lines, fact("note", plain(join(record.notes, "; "))));
-  append(lines, next_lines(record));
+  append(lines, next_lines(record, width));
   return lines;
 }
 
@@ -264,8 +267,8 @@ Screen compose(const Record& record, std::size_t width, const Detail& detail) {
   for (std::size_t i = 0; i < screen.causes.size(); ++i)
     screen.blocks.push_back(cause_head(screen.causes[i], i + 1, width, detail.lines));
   if (hidden > 0)
-    screen.tail = {fmt::format("{} more; the JSON report has them all",
-                               counted(static_cast<std::int64_t>(hidden), "cause")),
+    screen.tail = {fmt::format("{}; the JSON report has them all",
+                               counted(static_cast<std::int64_t>(hidden), "more cause")),
                    ""};
   std::vector<MatrixRow> matrix = matrix_rows(record);
   const bool fails = std::any_of(matrix.begin(), matrix.end(),

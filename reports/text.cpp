@@ -179,10 +179,10 @@ std::string duration(double seconds) {
 }
 
 std::string ratio_text(double value) {
+  const double size = std::fabs(value);
   if (!std::isfinite(value)) return fmt::format("{}", value);
-  return std::fabs(value) < 1e-3 && value != 0 ? fmt::format("{:.0e}", value)
-         : std::fabs(value) < 100              ? fmt::format("{:.2f}", value)
-                                               : fmt::format("{:.2g}", value);
+  if (size >= 1e5 || (size < 1e-3 && size > 0)) return fmt::format("{:.1e}", value);
+  return size < 100 ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
 }
 
 NumberPair number_pair(double first, double second) {

@@ -45,7 +45,7 @@ std::string grouped_short(std::int64_t value);
 std::string counted(std::int64_t count, std::string_view noun);
 /// "0.4 s", "48.2 s", "12 min 4 s"
 std::string duration(double seconds);
-/// 3 digits, "nan", "inf".
+/// "0.997": digits enough to tell it from 1; "410", "2.1e+06", "nan", "inf".
 std::string ratio_text(double value);
 
 /// Two numbers with at least 6 digits, and as many more as it takes to tell them apart.

@@ -28,15 +28,17 @@ std::string largest_ratio(const Record& record) {
   return largest == -1 ? "-" : ratio_text(largest);
 }
 
+constexpr std::size_t kLongest = 40;  // columns of one cell
+
 Row row_of(const Record& record) {
-  return {subject_name(record),
+  return {shorten(subject_name(record), kLongest),
           std::string(verdict_word(record.verdict)),
           grouped(record.counts.total()),
           grouped(record.counts.failures()),
           grouped(record.counts.unsupported),
-          join(dtypes_of(record), " "),
+          shorten(join(dtypes_of(record), " "), kLongest),
           largest_ratio(record),
-          plain(record.suite),
+          shorten(plain(record.suite), kLongest),
           fmt::format("{:.1f}", record.wall_seconds)};
 }
 
