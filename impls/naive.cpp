@@ -147,7 +147,7 @@ struct Naive {
       }
       const C extra = sink ? sink(h) : kNone;
       if (extra > max) max = extra;
-      C sum = extra == kNone ? C{0} : std::exp(extra - max);
+      C sum = std::exp(extra - max);  // 0 without a sink; an empty row has no use for it
       for (std::int64_t j = 0; j < n; ++j) {
         row[j] = row[j] == kNone ? C{0} : std::exp(row[j] - max);
         sum += row[j];

@@ -170,6 +170,15 @@ inline void accept_only(const attest_attention& problem, std::initializer_list<D
   }
 }
 
+/// body(b, h, i) for every query row of the call.
+template <class Body>
+void for_each_row(const attest_attention& problem, Body&& body) {
+  const std::int64_t* const shape = problem.q->shape;
+  for (std::int64_t b = 0; b < shape[0]; ++b)
+    for (std::int64_t h = 0; h < shape[1]; ++h)
+      for (std::int64_t i = 0; i < shape[2]; ++i) body(b, h, i);
+}
+
 // Hidden: default visibility would make these one object for all plug-ins of a process.
 namespace detail __attribute__((visibility("hidden"))) {
 
