@@ -8,11 +8,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
-cp -r "$root/examples/outside" "$work/outside"
-cmake -S "$work/outside" -B "$work/outside/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+cp -r "$root/examples" "$work/examples"
+built="$work/outside"
+cmake -S "$work/examples/outside" -B "$built" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
   -DCMAKE_BUILD_TYPE=Release >/dev/null
-cmake --build "$work/outside/build"
-ctest --test-dir "$work/outside/build" --output-on-failure --no-tests=error
+cmake --build "$built"
+ctest --test-dir "$built" --output-on-failure --no-tests=error
 # The installed command stands on its own: it finds its modules and checks a built-in implementation.
 "$work/prefix/bin/attest" list --names | grep -qx naive
 "$work/prefix/bin/attest" check naive --suite smoke --brief
