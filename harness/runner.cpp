@@ -437,9 +437,8 @@ std::string replay_command(const std::string& case_line, const std::string& subj
     else
       word.push_back(c);
   }
-  return fmt::format(
-      quote ? "attest replay '{}' '{}' --requirement {}" : "attest replay '{}' {} --requirement {}",
-      case_line, word, requirement);
+  if (quote) word = fmt::format("'{}'", word);
+  return fmt::format("attest replay '{}' {} --requirement {}", case_line, word, requirement);
 }
 
 }  // namespace attest
