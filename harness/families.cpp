@@ -88,7 +88,7 @@ double q_value(const AttentionProblem& problem, const Aim& aim, std::uint64_t ro
       const std::uint64_t lot = absorb(row, ~std::uint64_t{0});
       const auto pointed =
           static_cast<std::int64_t>((lot >> 1) % static_cast<std::uint64_t>(problem.head_dim));
-      return c == pointed ? aim.q * sign_of(lot) : aim.q * 0.0625 * gaussian(bits);
+      return c == pointed ? aim.q * sign_of(lot) : aim.q * 0x1p-6 * gaussian(bits);
     }
     case Family::alternating: return 0.0625 * gaussian(bits);
     case Family::huge:
@@ -213,18 +213,21 @@ std::int64_t source_key(Family family, std::int64_t j) {
 }  // namespace
 
 double gaussian(std::uint64_t bits) {
-  std::int64_t sum = 0;
-  for (const std::uint64_t word : {bits, absorb(bits, 1)})
-    for (int lane = 0; lane < 64; lane += 16)
-      sum += static_cast<std::int64_t>((word >> lane) & 0xffff);
+  const auto sum_of_lanes = [](std::uint64_t word) {
+    constexpr std::uint64_t kEveryOther = 0x0000'ffff'0000'ffffu;
+    const std::uint64_t pairs = (word & kEveryOther) + ((word >> 16) & kEveryOther);
+    return static_cast<std::int64_t>((pairs & 0xffff'ffffu) + (pairs >> 32));
+  };
+  const std::int64_t sum = sum_of_lanes(bits) + sum_of_lanes(absorb(bits, 1));
   constexpr double kSqrtThreeHalves = 1.224744871391589;  // 1/sqrt(8/12)
-  return static_cast<double>(sum - 4 * 0xffff) * (kSqrtThreeHalves * 0x1p-16);
+  return static_cast<double>(sum - std::int64_t{4} * 0xffff) * (kSqrtThreeHalves * 0x1p-16);
 }
 
 double uniform(std::uint64_t bits, DType dtype) {
   const double step = limits(dtype).unit_roundoff;  // 2^-p, p bits of significand
-  const double spread = static_cast<double>(bits >> 11) * 0x1p-53;
-  return std::floor(2 * spread / step) * step - 1;
+  const int p = dtype == DType::f64 ? 53 : dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+  const auto steps = static_cast<std::int64_t>(bits >> (63 - p)) - (std::int64_t{1} << p);
+  return static_cast<double>(steps) * step;
 }
 
 std::int64_t consistent_choice(std::uint64_t key, std::int64_t count) {
