@@ -57,6 +57,11 @@ struct PlacedScalars {
 struct PlacedCall {
   PlacedTensor tensors[kNumSlots];
   PlacedScalars scalars;
+  /// The workspace's size is known only once the kernel has planned, so the callee lays it out: at
+  /// which end of its slot, and filled with what.
+  std::uint64_t workspace_fill;
+  std::uint32_t workspace_at_end;
+  std::uint32_t reserved;
 };
 
 }  // namespace attest

@@ -25,6 +25,7 @@ struct CallStatus {
   std::int32_t status = 0;  ///< as the kernel returned it
   std::string message;
   double cpu_seconds = 0;
+  std::uint64_t workspace_bytes = 0;  ///< that the kernel's plan asked for
 };
 
 class Arena;  // harness/arena.hpp

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/arena.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "harness/host/map_slots.hpp"
+
+namespace attest {
+
+namespace {
+
+constexpr std::uint64_t kFirstBytes = 32 * 1024;  // of every slot: most cases never grow it
+constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
+// Growth beyond this asks the machine first: the pages are touched at once.
+constexpr std::uint64_t kAskBeyond = std::uint64_t{256} << 20;
+
+std::uint64_t round_to_pages(std::uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+/// MemAvailable of /proc/meminfo; 2^63 where it cannot be read.
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word) {
+    std::uint64_t kibibytes = 0;
+    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes * 1024;
+  }
+  return std::uint64_t{1} << 63;
+}
+
+std::string failed(const char* what) { return fmt::format("{}: {}", what, std::strerror(errno)); }
+
+}  // namespace
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024; value /= 1024) ++unit;
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::int64_t slot_memory(const SlotBytes& bytes) {
+  std::uint64_t total = 0;
+  for (std::uint64_t slot : bytes) {
+    if (slot > kMost) return std::numeric_limits<std::int64_t>::max();
+    total += round_to_pages(slot);
+  }
+  return static_cast<std::int64_t>(total);
+}
+
+Arena::Arena() {
+  // 10 and up: the host gets its own numbers by dup2, and the process may have closed 0, 1 or 2.
+  const int made = memfd_create("attest-arena", MFD_CLOEXEC);
+  if (made < 0) {
+    error_ = failed("memfd_create");
+    return;
+  }
+  fd_ = fcntl(made, F_DUPFD_CLOEXEC, 10);
+  close(made);
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(kHeaderBytes)) != 0) {
+    error_ = failed("shared memory");
+    return;
+  }
+  void* header = mmap(nullptr, kHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (header == MAP_FAILED) {
+    error_ = failed("mmap of the header");
+    return;
+  }
+  header_ = static_cast<HostHeader*>(header);
+  header_->protocol = kHostProtocol;
+  SlotBytes first;
+  first.fill(kFirstBytes);
+  if (auto why = map(first)) error_ = *why;
+}
+
+Arena::~Arena() {
+  if (header_) {
+    unmap_slots(base_, header_->arena_bytes);
+    munmap(header_, kHeaderBytes);
+  }
+  if (fd_ >= 0) close(fd_);
+}
+
+std::optional<std::string> Arena::map(const SlotBytes& bytes) {
+  SlotRange slots[kNumSlots];
+  std::uint64_t offset = kGuardBytes, file_offset = kHeaderBytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    slots[i] = {offset, bytes[i], file_offset};
+    offset += bytes[i] + kGuardBytes;
+    file_offset += bytes[i];
+  }
+  const auto old_bytes = static_cast<std::uint64_t>(std::max<off_t>(0, lseek(fd_, 0, SEEK_END)));
+  const std::uint64_t more = file_offset - std::min(file_offset, old_bytes);
+  if (more > kAskBeyond && more > available_memory())
+    return fmt::format("the tensors need {} of memory, {} are available", human_bytes(file_offset),
+                       human_bytes(available_memory()));
+  if (ftruncate(fd_, static_cast<off_t>(std::max(file_offset, old_bytes))) != 0)
+    return failed("growing the shared memory");
+  std::byte* base = map_slots(fd_, slots, offset);
+  if (!base)
+    return fmt::format("mapping {} of tensors: {}", human_bytes(file_offset), std::strerror(errno));
+  unmap_slots(base_, header_->arena_bytes);
+  base_ = base;
+  bytes_ = bytes;
+  std::memcpy(header_->slots, slots, sizeof slots);
+  header_->arena_bytes = offset;
+  ++header_->generation;
+  return std::nullopt;
+}
+
+std::optional<std::string> Arena::reserve(const SlotBytes& bytes) {
+  SlotBytes grown = bytes_;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > kMost)
+      return fmt::format("{} needs {} of memory", name(static_cast<Slot>(i)),
+                         human_bytes(bytes[i]));
+    // Half as much again, so that a run of growing cases maps a few times, not each time.
+    if (bytes[i] > bytes_[i]) grown[i] = round_to_pages(bytes[i] + bytes[i] / 2);
+  }
+  return grown == bytes_ ? std::nullopt : map(grown);
+}
+
+std::optional<std::string> Arena::reserve_workspace(std::uint64_t bytes) {
+  constexpr auto kWorkspace = static_cast<std::size_t>(Slot::workspace);
+  static_assert(kWorkspace + 1 == kNumSlots);
+  if (bytes <= bytes_[kWorkspace]) return std::nullopt;
+  if (bytes > kMost) return fmt::format("a workspace of {}", human_bytes(bytes));
+  SlotBytes grown = bytes_;
+  grown[kWorkspace] = round_to_pages(bytes);
+  return map(grown);
+}
+
+}  // namespace attest

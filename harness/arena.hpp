@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that calls are laid out in: one memfd, a header and fixed slots between guards, mapped
+// by the runner and by the kernel host. It grows by mapping again, and never shrinks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "harness/host/protocol.hpp"
+
+namespace attest {
+
+using SlotBytes = std::array<std::uint64_t, kNumSlots>;
+
+class Arena {
+ public:
+  Arena();
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Why there is no memory at all (memfd_create failed); empty where there is.
+  const std::string& error() const { return error_; }
+
+  /// Makes every slot at least this large; returns why that is not possible. Slots may move, their
+  /// contents are lost; the host follows at the next call.
+  std::optional<std::string> reserve(const SlotBytes& bytes);
+  /// The same for the workspace alone, which is the last slot: the others keep their contents and
+  /// offsets, though base() changes.
+  std::optional<std::string> reserve_workspace(std::uint64_t bytes);
+
+  std::byte* base() const { return base_; }
+  const SlotRange& slot(Slot slot) const { return header_->slots[static_cast<int>(slot)]; }
+  HostHeader& header() const { return *header_; }
+  int fd() const { return fd_; }
+
+ private:
+  std::optional<std::string> map(const SlotBytes& bytes);
+  std::string error_;
+  int fd_ = -1;
+  HostHeader* header_ = nullptr;
+  std::byte* base_ = nullptr;
+  SlotBytes bytes_{};
+};
+
+/// Memory that slots of these sizes take, rounded up to pages; saturates.
+std::int64_t slot_memory(const SlotBytes& bytes);
+/// "1.5 GiB"
+std::string human_bytes(std::uint64_t bytes);
+
+}  // namespace attest

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel host: a child process started by posix_spawn, watched by a thread that lives as long
+// as it does.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "harness/accident.hpp"
+#include "harness/arena.hpp"
+
+namespace attest {
+
+class HostProcess {
+ public:
+  /// The arena outlives the process. Nothing is started yet.
+  explicit HostProcess(Arena& arena) : arena_(arena) {}
+  ~HostProcess() { stop(); }
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+
+  /// Starts the program on the arena, with the turn given to it and `command` waiting. Returns why
+  /// it cannot.
+  std::optional<std::string> start(const std::string& program, Command command);
+  /// Asks it to leave, then kills it. Safe where it is gone already.
+  void stop();
+  void kill();
+  bool running() const { return watcher_.joinable(); }
+
+  /// What of it a wait may use up.
+  struct Limits {
+    double cpu_seconds;
+    double wall_seconds;
+  };
+  enum class Answer : std::uint8_t { answered, died, over_cpu, over_wall };
+  /// Until it gives the turn back. `grew` is set where it was still taking memory when its time was
+  /// up: at least 8 MiB since the wait began, of which 1 MiB in the last half.
+  Answer wait(const Limits& limits, bool& grew);
+
+  /// How it ended; waits for that.
+  HostEnd end();
+  /// The last 4 KiB of its stdout and stderr.
+  std::string output();
+  /// Bytes of private memory (data and stack).
+  std::uint64_t data_bytes() const;
+  /// Bounds its private memory to `bytes` in all. No effect in sanitizer builds, whose shadow
+  /// memory counts.
+  void bound_memory(std::uint64_t bytes);
+
+ private:
+  struct Pipe {
+    int read = -1, write = -1;
+  };
+  void watch(Pipe pipe);
+  void drain(int fd);
+  double cpu_seconds() const;
+  void reap();
+
+  Arena& arena_;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  HostEnd end_;
+  std::thread watcher_;
+  std::mutex output_mutex_;
+  std::string output_;
+};
+
+}  // namespace attest

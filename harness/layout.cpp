@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/layout.hpp"
+
+#include <algorithm>
+
+#include "attest/sequences.hpp"
+#include "attest/tensor.hpp"
+
+namespace attest {
+
+namespace {
+
+constexpr std::uint64_t kMargin = 4096;
+
+using Extents = std::array<std::int64_t, 4>;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+
+/// Strides of a tensor whose axes lie in memory in this order, outermost first, with `gap[axis]`
+/// unused elements after each step along the axis.
+Extents strides_in_order(const Extents& shape, const std::array<int, 4>& order,
+                         const Extents& gap) {
+  Extents strides{};
+  std::int64_t step = 1;
+  for (int place = 3; place >= 0; --place) {
+    const auto axis = static_cast<std::size_t>(order[static_cast<std::size_t>(place)]);
+    step = saturating_add(step, gap[axis]);
+    strides[axis] = step;
+    step = saturating_multiply(step, std::max<std::int64_t>(1, shape[axis]));
+  }
+  return strides;
+}
+
+constexpr std::array<int, 4> kBhld{0, 1, 2, 3}, kBlhd{0, 2, 1, 3}, kBhdl{0, 1, 3, 2};
+constexpr Extents kNoGap{0, 0, 0, 0};
+// Odd, so that a wrong stride meets a gap and not another row; channels stay together.
+constexpr Extents kGaps{7, 5, 3, 0};
+
+/// q, k, v and o.
+Extents strides_of(const Extents& shape, Layout layout) {
+  switch (layout) {
+    case Layout::bhld: return strides_in_order(shape, kBhld, kNoGap);
+    case Layout::bhdl: return strides_in_order(shape, kBhdl, kNoGap);
+    case Layout::strided: return strides_in_order(shape, kBhld, kGaps);
+    case Layout::blhd:
+    case Layout::kv_packed:
+    case Layout::broadcast: break;
+  }
+  return strides_in_order(shape, kBlhd, kNoGap);
+}
+
+/// lse [B, H, L]: contiguous, as libraries with a [B, L, H, D] layout have it too; rows outside
+/// heads beside channels outside rows; gaps where everything has gaps.
+Extents lse_strides(const Extents& shape, Layout layout) {
+  Extents strides = layout == Layout::strided ? strides_in_order(shape, kBhld, {5, 3, 2, 0})
+                    : layout == Layout::bhdl  ? strides_in_order(shape, kBlhd, kNoGap)
+                                              : strides_in_order(shape, kBhld, kNoGap);
+  strides[3] = 0;
+  return strides;
+}
+
+TensorForm make(Slot slot, Element element, int rank, const Extents& shape,
+                const Extents& strides) {
+  TensorForm form;
+  form.present = true;
+  form.element = element;
+  form.rank = rank;
+  form.shape = shape;
+  form.strides = strides;
+  for (int axis = rank; axis < 4; ++axis) form.strides[static_cast<std::size_t>(axis)] = 0;
+  form.home = slot;
+  return form;
+}
+
+/// bias, mask, blocks, keep: gaps in the layout that has gaps.
+TensorForm make_map(Slot slot, Element element, const Extents& shape, Layout layout) {
+  const bool gaps = layout == Layout::strided;
+  return make(slot, element, 4, shape, strides_in_order(shape, kBhld, gaps ? kGaps : kNoGap));
+}
+
+TensorForm make_vector(Slot slot, Element element, std::size_t size) {
+  return make(slot, element, 1, {static_cast<std::int64_t>(size), 1, 1, 1}, {1, 0, 0, 0});
+}
+
+Extents axes_shape(const Axes& axes, std::int64_t b, std::int64_t h, std::int64_t q,
+                   std::int64_t k) {
+  return {axes.b ? b : 1, axes.h ? h : 1, axes.q ? q : 1, axes.k ? k : 1};
+}
+
+void form_k_and_v(const AttentionProblem& p, int alignment, CallForm& form) {
+  const Element element = element_of(p.dtype);
+  const Extents k_shape{p.batch, p.num_kv_heads, p.kv_len, p.head_dim};
+  const Extents v_shape{p.batch, p.num_kv_heads, p.kv_len, p.v_head_dim};
+  TensorForm& k = form[static_cast<std::size_t>(Slot::k)];
+  TensorForm& v = form[static_cast<std::size_t>(Slot::v)];
+  k = make(Slot::k, element, 4, k_shape, strides_of(k_shape, p.layout));
+  v = make(Slot::v, element, 4, v_shape, strides_of(v_shape, p.layout));
+  const std::int64_t step = saturating_multiply(p.head_dim, size_of(element));
+  const bool aligned = alignment <= 0 || step % alignment == 0;
+  if (p.layout == Layout::kv_packed && p.head_dim == p.v_head_dim && aligned) {
+    // [B, L, Hkv, 2, D]: as [B, L, Hkv, D] with rows twice as long.
+    k.strides = strides_of({p.batch, p.num_kv_heads, p.kv_len, saturating_multiply(2, p.head_dim)},
+                           p.layout);
+    v.strides = k.strides;
+    v.home = Slot::k;
+    v.first = p.head_dim;
+  }
+  if (p.layout == Layout::broadcast) k.strides[0] = v.strides[0] = 0;
+}
+
+void form_lists(const AttentionProblem& p, CallForm& form) {
+  const auto add = [&form](Slot slot, const std::vector<std::int64_t>& values) {
+    if (!values.empty())
+      form[static_cast<std::size_t>(slot)] = make_vector(slot, Element::i32, values.size());
+  };
+  add(Slot::seqlens_q, p.seqlens_q);
+  add(Slot::seqlens_k, p.seqlens_k);
+  add(Slot::left_pad_q, p.left_pad_q);
+  add(Slot::left_pad_k, p.left_pad_k);
+  add(Slot::cu_seqlens_q, p.cu_seqlens_q);
+  add(Slot::cu_seqlens_k, p.cu_seqlens_k);
+  if (p.align == Align::q_offset) add(Slot::q_offset, p.q_offset);
+  if (p.base == Base::prefix) add(Slot::prefix_len, p.prefix_len);
+}
+
+/// Of what lies in each slot.
+SlotBytes bytes_of(const CallForm& form) {
+  SlotBytes bytes{};
+  for (const TensorForm& tensor : form) {
+    if (!tensor.present || tensor.count() == 0) continue;
+    const std::int64_t end =
+        saturating_multiply(saturating_add(tensor.first, tensor.span()), size_of(tensor.element));
+    auto& slot = bytes[static_cast<std::size_t>(tensor.home)];
+    slot = std::max(slot, static_cast<std::uint64_t>(end));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t TensorForm::count() const {
+  std::int64_t product = 1;
+  for (std::int64_t extent : shape) {
+    if (extent == 0) return 0;
+    product = saturating_multiply(product, extent);
+  }
+  return product;
+}
+
+std::int64_t TensorForm::span() const {
+  if (count() == 0) return 0;
+  std::int64_t last = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    last = saturating_add(last, saturating_multiply(shape[axis] - 1, strides[axis]));
+  return saturating_add(last, 1);
+}
+
+PositionRange rope_positions(const AttentionProblem& problem) {
+  std::int64_t first = INT64_MAX, end = INT64_MIN;
+  const auto cover = [&](std::int64_t from, std::int64_t rows) {
+    if (rows <= 0) return;
+    first = std::min(first, from);
+    end = std::max(end, saturating_add(from, rows));
+  };
+  for (const SequenceRows& rows : sequence_rows(problem)) {
+    cover(rows.offset, rows.q1 - rows.q0);
+    cover(0, rows.k1 - rows.k0);
+  }
+  if (first > end) return {};
+  return {first, saturating_subtract(end, first)};
+}
+
+CallForm call_form(const AttentionProblem& p, int alignment) {
+  const Element element = element_of(p.dtype);
+  const Element wide = p.dtype == DType::f64 ? Element::f64 : Element::f32;
+  CallForm form;
+  const auto at = [&form](Slot slot) -> TensorForm& {
+    return form[static_cast<std::size_t>(slot)];
+  };
+  const Extents q_shape{p.batch, p.num_heads, p.q_len, p.head_dim};
+  const Extents o_shape{p.batch, p.num_heads, p.q_len, p.v_head_dim};
+  at(Slot::q) = make(Slot::q, element, 4, q_shape, strides_of(q_shape, p.layout));
+  at(Slot::o) = make(Slot::o, element, 4, o_shape, strides_of(o_shape, p.layout));
+  form_k_and_v(p, alignment, form);
+  if (p.want_lse) {
+    const Extents shape{p.batch, p.num_heads, p.q_len, 1};
+    at(Slot::lse) = make(Slot::lse, wide, 3, shape, lse_strides(shape, p.layout));
+  }
+  const auto map_shape = [&p](const Axes& axes) {
+    return axes_shape(axes, p.batch, p.num_heads, p.q_len, p.kv_len);
+  };
+  if (p.bias != BiasKind::none)
+    at(Slot::bias) = make_map(Slot::bias, element, map_shape(p.bias_axes), p.layout);
+  if (p.mask != MaskKind::none)
+    at(Slot::mask) = make_map(Slot::mask, Element::u8, map_shape(p.mask_axes), p.layout);
+  if (p.blocks)
+    at(Slot::blocks) =
+        make_map(Slot::blocks, Element::u8,
+                 axes_shape({p.block_axes.b, p.block_axes.h, true, true}, p.batch, p.num_heads,
+                            ceil_divide(p.q_len, p.block_q), ceil_divide(p.kv_len, p.block_k)),
+                 p.layout);
+  if (p.dropout_p > 0) at(Slot::keep) = make_map(Slot::keep, Element::u8, map_shape({}), p.layout);
+  if (p.alibi != AlibiKind::none)
+    at(Slot::alibi_slopes) =
+        p.slopes == SlopesKind::per_batch
+            ? make(Slot::alibi_slopes, wide, 2, {p.batch, p.num_heads, 1, 1},
+                   {p.num_heads, 1, 0, 0})
+            : make_vector(Slot::alibi_slopes, wide, static_cast<std::size_t>(p.num_heads));
+  if (p.sink != SinkKind::none)
+    at(Slot::sink) = make_vector(Slot::sink, wide, static_cast<std::size_t>(p.num_heads));
+  form_lists(p, form);
+  if (p.rope != RopePairing::none) {
+    const Extents shape{rope_positions(p).count, effective_rope_dim(p) / 2, 1, 1};
+    for (Slot slot : {Slot::rope_cos, Slot::rope_sin})
+      at(slot) = make(slot, wide, 2, shape, {shape[1], 1, 0, 0});
+  }
+  return form;
+}
+
+SlotBytes slot_bytes(const CallForm& form, int alignment) {
+  SlotBytes bytes = bytes_of(form);
+  // Room to align the block down; page alignment serves both ends otherwise.
+  for (std::uint64_t& slot : bytes)
+    if (slot) slot += static_cast<std::uint64_t>(std::max(alignment, 0));
+  return bytes;
+}
+
+void place(const CallForm& form, const Arena& arena, int alignment, Flush flush, PlacedCall& call) {
+  const SlotBytes bytes = bytes_of(form);
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    const TensorForm& tensor = form[i];
+    PlacedTensor& placed = call.tensors[i];
+    placed = {};
+    if (!tensor.present) continue;
+    const SlotRange& slot = arena.slot(tensor.home);
+    const auto size = static_cast<std::uint64_t>(size_of(tensor.element));
+    const std::uint64_t unit = std::max(size, static_cast<std::uint64_t>(std::max(alignment, 1)));
+    const std::uint64_t slot_end = slot.offset + slot.bytes;
+    placed.present = 1;
+    placed.rank = static_cast<std::uint16_t>(tensor.rank);
+    const bool real = tensor.element <= Element::bf16;
+    const DLDataType type = real ? dl_dtype(static_cast<DType>(tensor.element))
+                            : tensor.element == Element::u8 ? kDlUint8
+                                                            : kDlInt32;
+    placed.code = type.code;
+    placed.bits = type.bits;
+    if (tensor.count() == 0) {
+      placed.offset = flush == Flush::high ? slot_end : slot.offset - kPageBytes;
+      placed.extent_begin = placed.extent_end = placed.offset;
+    } else {
+      const std::uint64_t block =
+          flush == Flush::low
+              ? slot.offset
+              : (slot_end - bytes[static_cast<std::size_t>(tensor.home)]) / unit * unit;
+      placed.offset = block + static_cast<std::uint64_t>(tensor.first) * size;
+      placed.extent_begin = placed.offset;
+      placed.extent_end = placed.offset + static_cast<std::uint64_t>(tensor.span()) * size;
+    }
+    std::copy(tensor.shape.begin(), tensor.shape.end(), placed.shape);
+    std::copy(tensor.strides.begin(), tensor.strides.end(), placed.strides);
+  }
+}
+
+std::vector<Region> regions_of(const CallForm& form, const PlacedCall& call, const Arena& arena) {
+  std::vector<Region> regions;
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    const auto slot = static_cast<Slot>(i);
+    const TensorForm& tensor = form[i];
+    if (!tensor.present || tensor.home != slot || tensor.count() == 0) continue;
+    const SlotRange& range = arena.slot(slot);
+    std::uint64_t begin = call.tensors[i].extent_begin, end = call.tensors[i].extent_end;
+    const TensorForm& v = form[static_cast<std::size_t>(Slot::v)];
+    if (slot == Slot::k && v.present && v.home == Slot::k)
+      end = std::max(end, call.tensors[static_cast<std::size_t>(Slot::v)].extent_end);
+    regions.push_back({slot, tensor.element, begin, end,
+                       std::max(range.offset, begin - std::min(begin, kMargin)),
+                       std::min(range.offset + range.bytes, end + kMargin)});
+  }
+  return regions;
+}
+
+}  // namespace attest

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/observe.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <numbers>
+
+#include "attest/plugin.h"
+#include "harness/encode.hpp"
+#include "harness/poison.hpp"
+#include "harness/verify.hpp"
+
+namespace attest {
+
+namespace {
+
+/// One output read back, in logical row-major order.
+struct ReadBack {
+  std::vector<double>& values;
+  std::vector<std::uint64_t>& bits;
+  std::vector<std::uint8_t>& junk;
+};
+
+template <class T, class Decode>
+void gather(const TensorForm& form, const std::byte* data, Poison poison, Decode decode,
+            ReadBack to) {
+  const auto count = static_cast<std::size_t>(form.count());
+  to.values.resize(count);
+  to.bits.resize(count);
+  to.junk.resize(count);
+  if (count == 0) return;
+  const std::uint64_t junk[2] = {poison_bits(form.element, poison, 0),
+                                 poison_bits(form.element, poison, 1)};
+  std::size_t flat = 0;
+  for (std::int64_t a = 0; a < form.shape[0]; ++a)
+    for (std::int64_t b = 0; b < form.shape[1]; ++b)
+      for (std::int64_t c = 0; c < form.shape[2]; ++c)
+        for (std::int64_t d = 0; d < form.shape[3]; ++d, ++flat) {
+          const std::int64_t at =
+              a * form.strides[0] + b * form.strides[1] + c * form.strides[2] + d * form.strides[3];
+          T bits;
+          std::memcpy(&bits, data + at * static_cast<std::int64_t>(sizeof bits), sizeof bits);
+          to.bits[flat] = bits;
+          to.junk[flat] = bits == static_cast<T>(junk[at & 1]);
+          to.values[flat] = decode(bits);
+        }
+}
+
+void read_back(const TensorForm& form, const std::byte* data, Poison poison, ReadBack to) {
+  switch (form.element) {
+    case Element::f64:
+      gather<std::uint64_t>(
+          form, data, poison, [](std::uint64_t bits) { return std::bit_cast<double>(bits); }, to);
+      break;
+    case Element::f32:
+      gather<std::uint32_t>(
+          form, data, poison,
+          [](std::uint32_t bits) { return static_cast<double>(std::bit_cast<float>(bits)); }, to);
+      break;
+    case Element::f16: gather<std::uint16_t>(form, data, poison, decode_f16, to); break;
+    case Element::bf16: gather<std::uint16_t>(form, data, poison, decode_bf16, to); break;
+    case Element::u8:
+    case Element::i32: break;
+  }
+}
+
+Observation trouble(std::string sentence) {
+  Observation observation;
+  observation.call.accident = Accident{Verdict::error, Reason::none, std::move(sentence)};
+  return observation;
+}
+
+std::uint64_t workspace_pattern(Poison poison) {
+  return poison_bits(Element::f32, poison, 0) | poison_bits(Element::f32, poison, 1) << 32;
+}
+
+}  // namespace
+
+Observation observe(Subject& subject, const AttentionProblem& problem,
+                    const AttentionInputs& inputs, const CallOptions& options) {
+  const Declaration& declaration = subject.declaration();
+  const int alignment = subject.alignment();
+  CallForm form = call_form(problem, alignment);
+  PlacedCall call{};
+  call.scalars = encode_scalars(problem, declaration, options.num_threads);
+  if (call.scalars.align != ATTEST_ALIGN_Q_OFFSET)
+    form[static_cast<std::size_t>(Slot::q_offset)].present = false;
+  if (auto why = shape_mismatch(form, inputs)) return trouble(*why);
+
+  Arena& arena = subject.arena();
+  if (auto why = arena.reserve(slot_bytes(form, alignment))) return trouble(*why);
+  place(form, arena, alignment, options.flush, call);
+  call.workspace_fill = workspace_pattern(options.poison);
+  call.workspace_at_end = options.flush == Flush::high;
+  const std::vector<Region> regions = regions_of(form, call, arena);
+  write_values(problem, inputs, declaration, form, call, regions, options.poison, arena.base());
+  thread_local Snapshot snapshot;  // keeps its memory from call to call
+  snapshot.take(regions, arena.base());
+
+  Observation seen;
+  seen.call = subject.forward(call, options.limits);
+  if (seen.call.accident) return seen;
+  // The arena may have moved: the kernel can have asked for more workspace.
+  Snapshot::Changes changes = snapshot.compare(form, regions, arena.base());
+  seen.inputs_modified = std::move(changes.inputs_modified);
+  seen.writes_outside = std::move(changes.writes_outside);
+  for (std::string& write : workspace_writes(arena, seen.call.workspace_bytes, call))
+    seen.writes_outside.push_back(std::move(write));
+  if (seen.call.status != ATTEST_OK) return seen;
+
+  const auto data = [&](Slot slot) {
+    return arena.base() + call.tensors[static_cast<std::size_t>(slot)].offset;
+  };
+  read_back(form[static_cast<std::size_t>(Slot::o)], data(Slot::o), options.poison,
+            {seen.o, seen.o_bits, seen.o_junk});
+  const TensorForm& lse = form[static_cast<std::size_t>(Slot::lse)];
+  if (lse.present) {
+    read_back(lse, data(Slot::lse), options.poison, {seen.lse, seen.lse_bits, seen.lse_junk});
+    if (declaration.lse_base == LseBase::two)
+      for (double& value : seen.lse) value *= std::numbers::ln2;
+  }
+  return seen;
+}
+
+std::int64_t arena_bytes(const AttentionProblem& problem) {
+  return slot_memory(slot_bytes(call_form(problem, 0), 0));
+}
+
+std::vector<std::size_t> unwritten(const std::vector<std::uint8_t>& first,
+                                   const std::vector<std::uint8_t>& second) {
+  std::vector<std::size_t> elements;
+  for (std::size_t i = 0; i < first.size() && i < second.size(); ++i)
+    if (first[i] && second[i]) elements.push_back(i);
+  return elements;
+}
+
+}  // namespace attest

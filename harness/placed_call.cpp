@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/placed_call.hpp"
+
+namespace attest {
+
+const char* name(Slot slot) {
+  constexpr const char* kNames[kNumSlots] = {
+      "q",
+      "k",
+      "v",
+      "o",
+      "lse",
+      "bias",
+      "mask",
+      "blocks",
+      "keep",
+      "alibi_slopes",
+      "sink",
+      "seqlens_q",
+      "seqlens_k",
+      "left_pad_q",
+      "left_pad_k",
+      "cu_seqlens_q",
+      "cu_seqlens_k",
+      "q_offset",
+      "prefix_len",
+      "rope_cos",
+      "rope_sin",
+      "the workspace",
+  };
+  const int index = static_cast<int>(slot);
+  return index < kNumSlots ? kNames[index] : "?";
+}
+
+}  // namespace attest

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ways of reaching a kernel have in common.
+#pragma once
+
+#include <string>
+
+#include "harness/host/protocol.hpp"
+#include "harness/subject.hpp"
+
+namespace attest {
+
+/// What a loaded kernel says of itself.
+struct KernelFacts {
+  std::string name, version;
+  Declaration declaration;
+  int alignment = 0;
+};
+
+/// Puts path and kernel where load_plugin() finds them; the error is one line.
+bool write_request(const SubjectSpec& spec, HostHeader& header, OpenError& error);
+/// From the reply; false with one line that names the library, where something is wrong.
+bool read_facts(const SubjectSpec& spec, const LoadReply& reply, KernelFacts& facts,
+                OpenError& error);
+/// The call's status, message and figures.
+CallStatus read_reply(const CallReply& reply);
+
+/// open_in_host() with other limits on loading.
+struct LoadLimits {
+  double cpu_seconds = 30;
+  double wall_seconds = 120;
+};
+std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, const LoadLimits& limits,
+                                      OpenError& error);
+
+}  // namespace attest

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels that do one thing wrong each, one after the other in one library. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels.h"
+
+#define FORWARD(kernel)                                                                     \
+  static attest_status kernel(void* state, void* plan, const attest_attention* p,           \
+                              attest_context* context)
+#define UNUSED (void)state, (void)plan, (void)context
+
+static float* end_of(const DLTensor* t) {
+  return f32(t, t->shape[0] - 1, t->shape[1] - 1, t->shape[2] - 1, t->shape[3] - 1) + 1;
+}
+
+static volatile float sink_of_reads;
+
+FORWARD(honest) {
+  UNUSED;
+  return average(p);
+}
+FORWARD(read_past_k) {
+  UNUSED;
+  sink_of_reads = *end_of(p->k);
+  return average(p);
+}
+FORWARD(read_before_q) {
+  UNUSED;
+  sink_of_reads = ((float*)p->q->data)[-1];
+  return average(p);
+}
+FORWARD(write_past_o) {
+  UNUSED;
+  end_of(p->o)[0] = 3;
+  return average(p);
+}
+FORWARD(write_before_o) {
+  UNUSED;
+  ((float*)p->o->data)[-1] = 3;
+  return average(p);
+}
+FORWARD(write_past_v) {
+  UNUSED;
+  end_of(p->v)[1] = 3;
+  return average(p);
+}
+FORWARD(far_past_v) { /* the length of a long row past the end: over a guard of one page */
+  UNUSED;
+  end_of(p->v)[5000] = 3;
+  return average(p);
+}
+FORWARD(modify_q) {
+  UNUSED;
+  *(float*)p->q->data += 1;
+  return average(p);
+}
+FORWARD(modify_v) {
+  UNUSED;
+  *(float*)p->v->data += 1;
+  return average(p);
+}
+FORWARD(write_gap) { /* the element after the first row of o */
+  UNUSED;
+  f32(p->o, 0, 0, 0, 0)[p->o->shape[3]] = 3;
+  return average(p);
+}
+FORWARD(skip_last) {
+  UNUSED;
+  float* last = end_of(p->o) - 1;
+  const float was = *last;
+  average(p);
+  memcpy(last, &was, sizeof was);
+  return ATTEST_OK;
+}
+FORWARD(segfault) {
+  UNUSED, (void)p;
+  *(volatile int*)8 = 1;
+  return ATTEST_OK;
+}
+FORWARD(abort_) {
+  UNUSED, (void)p;
+  fprintf(stderr, "giving up\n");
+  abort();
+}
+FORWARD(exit_) {
+  UNUSED, (void)p;
+  _exit(3);
+}
+FORWARD(divide) {
+  UNUSED;
+  volatile int64_t zero = p->q->shape[0] - p->q->shape[0];
+  return (attest_status)(7 / zero);
+}
+FORWARD(overflow_stack) {
+  volatile char page[8192];
+  page[0] = (char)(size_t)context;
+  return overflow_stack(state, plan, p, context) + page[0];
+}
+FORWARD(hang) {
+  UNUSED, (void)p;
+  for (volatile int i = 0;; i ^= 1) {
+  }
+}
+FORWARD(sleep_) {
+  UNUSED, (void)p;
+  for (;;) pause();
+}
+FORWARD(allocate) { /* and touches: the slow way to use up memory */
+  UNUSED, (void)p;
+  for (;;) {
+    char* block = malloc(1 << 20);
+    if (block) memset(block, 1, 1 << 20);
+  }
+}
+FORWARD(null_after_malloc) {
+  UNUSED, (void)p;
+  volatile size_t bytes = (size_t)1 << 40;
+  volatile char* block = malloc(bytes);
+  block[0] = 1;
+  return ATTEST_OK;
+}
+FORWARD(junk_status) {
+  UNUSED, (void)p;
+  return 77;
+}
+FORWARD(refuse) {
+  (void)state, (void)plan, (void)p;
+  strcpy(context->message, "not\ttoday \xff");
+  return ATTEST_UNSUPPORTED;
+}
+FORWARD(print) {
+  UNUSED;
+  printf("noise on stdout\n");
+  fflush(stdout);
+  fprintf(stderr, "noise on stderr\n");
+  return average(p);
+}
+FORWARD(read_stdin) { /* must find nothing, and no descriptor of the runner */
+  UNUSED;
+  char byte;
+  if (read(0, &byte, 1) != 0) return 5;
+  for (int fd = 4; fd < 64; ++fd)
+    if (write(fd, &byte, 0) == 0) return 6;
+  return average(p);
+}
+FORWARD(killed) {
+  UNUSED, (void)p;
+  raise(SIGKILL);
+  return ATTEST_OK;
+}
+FORWARD(count) { /* o[0] counts the calls of this process */
+  UNUSED;
+  static int calls = 0;
+  average(p);
+  *(float*)p->o->data = (float)++calls;
+  return ATTEST_OK;
+}
+FORWARD(large_offsets) { /* echoes what it was told */
+  UNUSED;
+  average(p);
+  *(float*)p->o->data = (float)p->align;
+  return ATTEST_OK;
+}
+
+#define MAX_KERNELS 40
+static attest_plugin kernels[MAX_KERNELS];
+static int num_kernels = 0;
+
+static void add(const char* name, attest_status (*forward)(void*, void*, const attest_attention*,
+                                                           attest_context*)) {
+  attest_plugin* kernel = &kernels[num_kernels++];
+  kernel->struct_size = sizeof *kernel;
+  kernel->abi_version = ATTEST_ABI_VERSION;
+  kernel->name = name;
+  kernel->version = "1.2";
+  kernel->declaration = "dtype=f32 gqa v_head_dim=1..64 lse layout=any empty_dims";
+  kernel->device_type = kDLCPU;
+  kernel->forward = forward;
+  if (num_kernels > 1) kernels[num_kernels - 2].next = kernel;
+}
+
+ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
+  (void)version;
+  if (num_kernels) return kernels;
+#define ADD(name, function) add(name, function)
+  ADD("honest", honest);
+  ADD("read_past_k", read_past_k);
+  ADD("read_before_q", read_before_q);
+  ADD("write_past_o", write_past_o);
+  ADD("write_before_o", write_before_o);
+  ADD("write_past_v", write_past_v);
+  ADD("far_past_v", far_past_v);
+  ADD("modify_q", modify_q);
+  ADD("modify_v", modify_v);
+  ADD("write_gap", write_gap);
+  ADD("skip_last", skip_last);
+  ADD("segfault", segfault);
+  ADD("abort", abort_);
+  ADD("exit", exit_);
+  ADD("divide", divide);
+  ADD("overflow_stack", overflow_stack);
+  ADD("hang", hang);
+  ADD("sleep", sleep_);
+  ADD("allocate", allocate);
+  ADD("null_after_malloc", null_after_malloc);
+  ADD("junk_status", junk_status);
+  ADD("refuse", refuse);
+  ADD("print", print);
+  ADD("read_stdin", read_stdin);
+  ADD("killed", killed);
+  ADD("count", count);
+  ADD("large_offsets", large_offsets);
+  return kernels;
+}
