@@ -302,9 +302,9 @@ AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::s
   p.v_head_dim = p.head_dim;
   if (declaration.v_head_dims && dice.one_in(4))
     p.v_head_dim = dice.one_in(8) ? member(dice, *declaration.v_head_dims) : channels(dice);
+  draw_data(dice, declaration, p);
   keep_within(kMostTriples[static_cast<int>(size)], p);
 
-  draw_data(dice, declaration, p);
   draw_ranges(dice, declaration, p);
   draw_base(dice, declaration, p);
   draw_masks(dice, declaration, p);
