@@ -51,6 +51,13 @@ void drop_segment(AttentionProblem& p, std::size_t s) {
     if (!list->empty()) list->erase(list->begin() + at);
 }
 
+/// Gives the rows of segment s to the one after it.
+void inner_cuts_down(Steps& steps, List AttentionProblem::*cuts) {
+  const List& from = steps.from().*cuts;
+  for (std::size_t n = 1; n + 1 < std::min<std::size_t>(from.size(), 9); ++n)
+    steps.edit([&](AttentionProblem& p) { (p.*cuts)[n] = (p.*cuts)[n - 1]; });
+}
+
 void segment_lengths_down(Steps& steps, List AttentionProblem::*cuts,
                           std::int64_t AttentionProblem::*rows) {
   const List& from = steps.from().*cuts;
@@ -75,6 +82,8 @@ void segments_down(Steps& steps) {
   steps.edit([](AttentionProblem& p) { p.kv_len = p.cu_seqlens_k.back(); });
   segment_lengths_down(steps, &AttentionProblem::cu_seqlens_q, &AttentionProblem::q_len);
   segment_lengths_down(steps, &AttentionProblem::cu_seqlens_k, &AttentionProblem::kv_len);
+  inner_cuts_down(steps, &AttentionProblem::cu_seqlens_q);
+  inner_cuts_down(steps, &AttentionProblem::cu_seqlens_k);
 }
 
 void positions_down(Steps& steps) {
