@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/runner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+
+#include "attest/plugin.h"
+#include "harness/fake_run_test.hpp"
+#include "harness/tally.hpp"
+
+namespace attest {
+namespace {
+
+const std::vector<const Requirement*> kAll{&kHonest, &kTopLeft, &kLongHeads};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string refusal(const RunOptions& options) {
+  RunError error;
+  const Result<Record> record = run_suite(options, {}, error);
+  EXPECT_FALSE(error.machine);
+  return record ? "ran" : error.message;
+}
+
+TEST(Runner, FindsBothPlantedMistakesAndNothingElse) {
+  const Record record = run_fake(fake_options(kAll));
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+  EXPECT_EQ(exit_code(record), ExitCode::failed);
+  ASSERT_EQ(record.causes.size(), 2u);
+  for (const Cause& cause : record.causes) {
+    ASSERT_EQ(cause.caught_by.size(), 1u);
+    const Failure& smallest = record.failures[static_cast<std::size_t>(cause.smallest)];
+    EXPECT_EQ(smallest.cause, cause.id);
+    EXPECT_EQ(smallest.reruns_failed, smallest.reruns);
+    EXPECT_TRUE(smallest.fully_shrunk);
+    const AttentionProblem minimal = *parse_case(smallest.case_line);
+    if (cause.caught_by[0] == "B-TOPLEFT") {
+      EXPECT_NE(std::find(cause.features.begin(), cause.features.end(), "causal"),
+                cause.features.end());
+      EXPECT_EQ(minimal.base, Base::causal);
+      EXPECT_LE(minimal.q_len + minimal.kv_len, 1);
+      EXPECT_EQ(minimal.head_dim, 1);
+    } else {
+      EXPECT_EQ(cause.verdict, Verdict::crash);
+      EXPECT_LE(minimal.head_dim, 18);
+      EXPECT_EQ(minimal.base, Base::full);
+    }
+  }
+  const auto found = [&](const char* id) {
+    return std::find_if(record.requirements.begin(), record.requirements.end(),
+                        [&](const RequirementResult& r) { return r.id == id; });
+  };
+  EXPECT_EQ(found("A-HONEST")->counts.pass, 300);
+  EXPECT_EQ(found("B-TOPLEFT")->counts.total(), 300);
+  EXPECT_GT(found("B-TOPLEFT")->counts.fail, 5);
+  EXPECT_GT(found("C-LONGHEADS")->counts.crash, 5);
+  EXPECT_LE(found("C-LONGHEADS")->counts.total(), 150);
+}
+
+TEST(Runner, GivesTheSameRecordForAnyNumberOfJobs) {
+  RunOptions options = fake_options(kAll);
+  const std::string one = fingerprint(run_fake(options));
+  for (const int jobs : {2, 5}) {
+    options.jobs = jobs;
+    EXPECT_EQ(fingerprint(run_fake(options)), one) << jobs;
+  }
+  options.seed = 2;
+  EXPECT_NE(fingerprint(run_fake(options)), one);
+}
+
+TEST(Runner, ShardsTogetherAreTheWhole) {
+  RunOptions options = fake_options(kAll);
+  RunError error;
+  std::vector<std::string> whole = *list_cases(options, error);
+  const Record all = run_fake(options);
+  EXPECT_EQ(static_cast<std::int64_t>(whole.size()), all.counts.total());
+  std::vector<std::string> parts;
+  std::int64_t failures = 0, cases = 0;
+  for (int i = 1; i <= 3; ++i) {
+    options.shard = {i, 3};
+    const std::vector<std::string> part = *list_cases(options, error);
+    parts.insert(parts.end(), part.begin(), part.end());
+    const Record record = run_fake(options);
+    failures += record.counts.failures();
+    cases += record.counts.total();
+    EXPECT_EQ(record.counts.total(), static_cast<std::int64_t>(part.size()));
+  }
+  std::sort(whole.begin(), whole.end());
+  std::sort(parts.begin(), parts.end());
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(cases, all.counts.total());
+  EXPECT_EQ(failures, all.counts.failures());
+}
+
+TEST(Runner, GoesOnWhereItWasInterrupted) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  const std::string undisturbed = fingerprint(run_fake(options));
+  options.journal_path = folder.file("run.journal");
+  std::atomic<bool> interrupted{false};
+  options.interrupted = &interrupted;
+  const Record part = run_fake(options, [&](const Progress& progress) {
+    if (progress.done >= 100) interrupted = true;
+  });
+  EXPECT_EQ(part.verdict, SuiteVerdict::incomplete);
+  EXPECT_EQ(exit_code(part), ExitCode::suite_failed);
+  EXPECT_EQ(part.scope.cut, "after 100 of 450 problems, interrupted");
+  EXPECT_NE(part.counts.failures(), 0);
+  EXPECT_FALSE(part.failures.empty());
+
+  interrupted = false;
+  options.resume = true;
+  std::int64_t first_done = -1;
+  const Record rest = run_fake(options, [&](const Progress& progress) {
+    if (first_done < 0) first_done = progress.done;
+  });
+  EXPECT_EQ(first_done, 101);
+  EXPECT_EQ(fingerprint(rest), undisturbed);
+}
+
+TEST(Runner, ResumesFromAJournalTornAnywhere) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  options.journal_path = folder.file("run.journal");
+  const std::string undisturbed = fingerprint(run_fake(options));
+  const std::string journal = read_file(options.journal_path);
+  ASSERT_GT(journal.size(), 10000u);
+  options.resume = true;
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{5}, journal.find('\n'), journal.find('\n') + 1,
+        journal.find('\n') + 7, journal.size() / 3, journal.size() - 1, journal.size()}) {
+    write_file(options.journal_path, journal.substr(0, length));
+    EXPECT_EQ(fingerprint(run_fake(options)), undisturbed) << length;
+    EXPECT_EQ(read_file(options.journal_path).size(), journal.size()) << length;
+  }
+}
+
+TEST(Runner, RefusesAJournalOfSomethingElse) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  options.journal_path = folder.file("j");
+  run_fake(options);
+  const std::string journal = read_file(options.journal_path);
+  options.resume = true;
+  options.seed = 2;
+  EXPECT_EQ(refusal(options), "journal " + options.journal_path + ": of a run with seed 1, not 2");
+  options.seed = 1;
+  options.shard = {1, 2};
+  EXPECT_EQ(refusal(options),
+            "journal " + options.journal_path + ": of a run with shard 1/1, not 1/2");
+  options.shard = {1, 1};
+
+  // The second line damaged: neither torn nor to be guessed at.
+  std::string damaged = journal;
+  damaged[journal.find('\n') + 3] = '?';
+  write_file(options.journal_path, damaged);
+  EXPECT_EQ(refusal(options), "journal " + options.journal_path + ": line 2 is damaged");
+  EXPECT_EQ(read_file(options.journal_path), damaged);
+
+  write_file(options.journal_path, "my thesis\n");
+  for (const bool resume : {true, false}) {
+    options.resume = resume;
+    EXPECT_EQ(refusal(options), "journal " + options.journal_path + ": exists and is no journal");
+  }
+  EXPECT_EQ(read_file(options.journal_path), "my thesis\n");
+
+  options.journal_path = folder.file("no/such/folder");
+  EXPECT_NE(refusal(options).find("No such file or directory"), std::string::npos);
+}
+
+TEST(Runner, DropsTheJournalOfACompleteRunThatNobodyNamed) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  options.journal_path = folder.file("j");
+  options.keep_journal = false;
+  run_fake(options);
+  EXPECT_FALSE(std::filesystem::exists(options.journal_path));
+}
+
+TEST(Runner, ATimeBudgetCutsTheListAndSaysWhere) {
+  RunOptions options = fake_options(kAll);
+  options.time_budget_seconds = 1e-9;
+  Record record = run_fake(options);
+  EXPECT_EQ(record.scope.cut, "after 0 of 450 problems, by the time budget");
+  EXPECT_EQ(record.verdict, SuiteVerdict::too_little_tested);
+  EXPECT_EQ(exit_code(record), ExitCode::too_little_tested);
+  options.cut_is_incomplete = true;
+  record = run_fake(options);
+  EXPECT_EQ(record.verdict, SuiteVerdict::incomplete);
+  EXPECT_EQ(exit_code(record), ExitCode::suite_failed);
+  options.time_budget_seconds = 3600;
+  EXPECT_EQ(run_fake(options).scope.cut, "");
+}
+
+TEST(Runner, StopsAtTheFirstFailureOfTheList) {
+  RunOptions options = fake_options(kAll);
+  options.stop_at_first = true;
+  const Record one = run_fake(options);
+  EXPECT_EQ(one.causes.size(), 1u);
+  EXPECT_LT(one.counts.total(), 200);
+  EXPECT_NE(one.scope.cut.find("at the first failure"), std::string::npos);
+  options.jobs = 4;
+  EXPECT_EQ(fingerprint(run_fake(options)), fingerprint(one));
+}
+
+CaseResult check_hang(CaseContext&, const AttentionProblem&) {
+  return fake_failure(Reason::none, "over the limit", Verdict::hang);
+}
+
+TEST(Runner, AKernelThatAlwaysHangsEndsTheListEarly) {
+  const Requirement hangs{.id = "H", .sentence = "returns", .check = check_hang};
+  RunOptions options = fake_options({&hangs});
+  const Record record = run_fake(options);
+  EXPECT_EQ(record.counts.hang, 100);
+  EXPECT_EQ(record.scope.cut, "after 100 of 300 problems, at 100 problems that hung or ate memory");
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+  options.jobs = 3;
+  EXPECT_EQ(fingerprint(run_fake(options)), fingerprint(record));
+}
+
+CaseResult check_refused(CaseContext&, const AttentionProblem&) {
+  CaseResult result;
+  result.verdict = Verdict::unsupported;
+  result.detail = "refused";
+  return result;
+}
+
+TEST(Runner, AKernelThatRefusesEverythingIsTooLittleTested) {
+  const Requirement refused{.id = "R", .sentence = "s", .check = check_refused};
+  // What passes because the kernel refuses must not make up for it.
+  const Requirement contract{
+      .id = "S",
+      .sentence = "s",
+      .adapt = [](AttentionProblem problem,
+                  const Declaration&) { return std::optional<AttentionProblem>(problem); },
+      .check = [](CaseContext&, const AttentionProblem&) { return CaseResult{}; },
+      .share = 1000};
+  const Record record = run_fake(fake_options({&refused, &contract}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::too_little_tested);
+  EXPECT_EQ(exit_code(record), ExitCode::too_little_tested);
+  EXPECT_EQ(record.scope.refused_share, 1.0);
+  EXPECT_EQ(record.counts.unsupported, 300);
+}
+
+// Behaviour over time, for checks that are plain functions.
+std::atomic<int> g_calls{0};
+
+CaseResult check_error_once(CaseContext&, const AttentionProblem&) {
+  return g_calls++ == 7 ? fake_failure(Reason::none, "host lost", Verdict::error) : CaseResult{};
+}
+CaseResult check_error_always(CaseContext&, const AttentionProblem&) {
+  return g_calls++ >= 7 ? fake_failure(Reason::none, "host lost", Verdict::error) : CaseResult{};
+}
+
+TEST(Runner, TroubleOfTheMachineIsTriedAgainThenEndsTheRun) {
+  g_calls = 0;
+  const Requirement once{.id = "E", .sentence = "s", .check = check_error_once};
+  Record record = run_fake(fake_options({&once}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
+  EXPECT_EQ(record.counts.pass, 300);
+  EXPECT_EQ(record.counts.error, 0);
+
+  g_calls = 0;
+  const Requirement always{.id = "E", .sentence = "s", .check = check_error_always};
+  record = run_fake(fake_options({&always}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::incomplete);
+  EXPECT_EQ(exit_code(record), ExitCode::suite_failed);
+  EXPECT_EQ(record.scope.cut, "after 8 of 300 problems, trouble of the machine");
+  ASSERT_EQ(record.notes.size(), 1u);
+  EXPECT_EQ(record.notes[0], "the run could not go on: host lost");
+}
+
+TEST(Runner, AHostThatCannotStartIsTheMachinesFault) {
+  RunOptions options = fake_options(kAll);
+  int opened = 0;
+  options.open = [&](OpenError& error) -> std::unique_ptr<Subject> {
+    ++opened;
+    error = {"the kernel host cannot start", true};
+    return nullptr;
+  };
+  RunError error;
+  EXPECT_FALSE(run_suite(options, {}, error));
+  EXPECT_TRUE(error.machine);
+  EXPECT_EQ(error.message, "the kernel host cannot start");
+  EXPECT_EQ(opened, 2);
+  options.open = [&](OpenError& refused) -> std::unique_ptr<Subject> {
+    refused = {"no such library", false};
+    return nullptr;
+  };
+  EXPECT_EQ(refusal(options), "no such library");
+}
+
+CaseResult check_fails_once(CaseContext&, const AttentionProblem&) {
+  return g_calls++ == 20 ? fake_failure(Reason::wrong_value, "wrong") : CaseResult{};
+}
+CaseResult check_fails_in_half(CaseContext&, const AttentionProblem&) {
+  return g_calls++ % 2 == 0 ? fake_failure(Reason::wrong_value, "wrong") : CaseResult{};
+}
+CaseResult check_fails_in_the_list(CaseContext&, const AttentionProblem&) {
+  const int call = g_calls++;
+  return call < 300 && call % 10 == 0 ? fake_failure(Reason::wrong_value, "wrong") : CaseResult{};
+}
+
+TEST(Runner, OneFailureThatNeverComesBackIsAWarning) {
+  g_calls = 0;
+  const Requirement flaky{.id = "F", .sentence = "s", .check = check_fails_once};
+  const Record record = run_fake(fake_options({&flaky}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
+  EXPECT_EQ(record.counts.warn, 1);
+  EXPECT_EQ(record.counts.fail, 0);
+  ASSERT_EQ(record.failures.size(), 1u);
+  EXPECT_EQ(record.failures[0].reason, Reason::flaky);
+  EXPECT_EQ(record.failures[0].verdict, Verdict::warn);
+}
+
+TEST(Runner, WhatFailsInSomeRerunsIsNotDeterministic) {
+  g_calls = 0;
+  const Requirement half{.id = "F", .sentence = "s", .check = check_fails_in_half};
+  const Record record = run_fake(fake_options({&half}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+  ASSERT_FALSE(record.failures.empty());
+  EXPECT_EQ(record.failures[0].reason, Reason::not_deterministic);
+  EXPECT_EQ(record.failures[0].reruns_failed, 1);
+}
+
+TEST(Runner, ManyFailuresThatNeverComeBackAreNoAccident) {
+  g_calls = 0;
+  const Requirement many{.id = "F", .sentence = "s", .check = check_fails_in_the_list};
+  const Record record = run_fake(fake_options({&many}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+  const Failure& last = record.failures.back();
+  EXPECT_EQ(last.reason, Reason::not_deterministic);
+  EXPECT_EQ(last.detail, "30 cases failed, none of 4 when run again");
+}
+
+TEST(Runner, AnAdvisoryRequirementWarns) {
+  const Requirement advisory{
+      .id = "A", .sentence = "s", .level = Level::advisory, .check = kTopLeft.check};
+  const Record record = run_fake(fake_options({&advisory}));
+  EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
+  EXPECT_GT(record.counts.warn, 0);
+  EXPECT_EQ(record.counts.fail, 0);
+}
+
+TEST(Runner, SkipsWhatIsNotPromisedAndSaysSo) {
+  const Requirement skipped{
+      .id = "N",
+      .sentence = "s",
+      .skip = [](const Declaration&) { return std::optional<std::string>("not promised: x"); },
+      .check = check_hang};
+  RunOptions options = fake_options({&kHonest, &skipped});
+  const Record record = run_fake(options);
+  EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
+  ASSERT_EQ(record.requirements.size(), 2u);
+  EXPECT_EQ(record.requirements[1].skipped, "not promised: x");
+  EXPECT_EQ(record.requirements[1].counts.total(), 0);
+  options.filter = "Z*";
+  EXPECT_EQ(refusal(options), "no requirement matches the filter 'Z*'");
+  // A filter that leaves nothing to run leaves no pass.
+  options.filter = "N";
+  EXPECT_EQ(exit_code(run_fake(options)), ExitCode::too_little_tested);
+}
+
+TEST(Runner, RunsTheCasesOfAFile) {
+  RunOptions options = fake_options(kAll);
+  options.cases_name = "known.txt";
+  options.case_lines = {"attention.forward lq=2 lk=3 d=4 base=causal", "attention.forward d=2"};
+  options.case_line_numbers = {3, 9};
+  const Record record = run_fake(options);
+  EXPECT_EQ(record.suite, "cases:known.txt");
+  EXPECT_EQ(record.counts.total(), 6);
+  EXPECT_EQ(record.counts.fail, 1);
+  options.case_lines[1] = "attention.forward d=2 frobnicate=1";
+  EXPECT_EQ(refusal(options).rfind("known.txt:9: ", 0), 0u) << refusal(options);
+  options.case_lines[1] = "attention.forward lq=1000000 lk=1000000 mask=random";
+  EXPECT_NE(refusal(options).find("bytes of memory"), std::string::npos) << refusal(options);
+}
+
+TEST(Runner, ExpectedFailuresDoNotCountWhileTheyFailForTheirReason) {
+  RunOptions options = fake_options({&kHonest, &kTopLeft});
+  Expectation known;
+  known.requirement = "B-TOPLEFT";
+  known.pattern = "*base=causal*";
+  known.reason = Reason::wrong_value;
+  known.until = "-";
+  known.why = "known";
+  options.expectations = {known};
+  Record record = run_fake(options);
+  EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
+  EXPECT_EQ(exit_code(record), ExitCode::conformant);
+  EXPECT_EQ(record.expectations[0].state, "met");
+  EXPECT_TRUE(record.failures[0].expected);
+  EXPECT_EQ(record.failures[0].expected_why, "known");
+
+  options.expectations[0].reason = Reason::unwritten;
+  record = run_fake(options);
+  EXPECT_EQ(record.expectations[0].state, "wrong_reason");
+  EXPECT_EQ(exit_code(record), ExitCode::failed);
+
+  options.expectations[0].reason = Reason::wrong_value;
+  options.expectations[0].until = "2001-01-01";
+  record = run_fake(options);
+  EXPECT_EQ(record.expectations[0].state, "unused");
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+
+  options.expectations[0] = known;
+  options.expectations[0].requirement = "A-HONEST";
+  options.expectations.push_back(known);
+  record = run_fake(options);
+  EXPECT_EQ(record.expectations[0].state, "stale");
+  EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
+  EXPECT_EQ(exit_code(record), ExitCode::failed);
+}
+
+TEST(SuiteVerdict, AnAuditThatFailsIsNeverAPass) {
+  Record record;
+  record.counts.pass = 1000;
+  EXPECT_EQ(suite_verdict(record, 1000), SuiteVerdict::conformant);
+  record.audit.outside = 1;
+  EXPECT_EQ(suite_verdict(record, 1000), SuiteVerdict::incomplete);
+  record.verdict = SuiteVerdict::incomplete;
+  EXPECT_EQ(exit_code(record), ExitCode::suite_failed);
+}
+
+TEST(SuiteVerdict, NothingJudgedIsNeverAPass) {
+  Record record;
+  EXPECT_EQ(suite_verdict(record, 0), SuiteVerdict::too_little_tested);
+  record.counts.not_judged = 5000;
+  EXPECT_EQ(suite_verdict(record, 5000), SuiteVerdict::too_little_tested);
+  record.counts.pass = 99;
+  EXPECT_EQ(suite_verdict(record, 5000), SuiteVerdict::too_little_tested);
+  record.counts.pass = 100;
+  EXPECT_EQ(suite_verdict(record, 5000), SuiteVerdict::conformant);
+  record.scope.refused_share = 0.51;
+  EXPECT_EQ(suite_verdict(record, 5000), SuiteVerdict::too_little_tested);
+}
+
+TEST(Replay, QuotesWhatAShellWouldTakeApart) {
+  EXPECT_EQ(replay_command("attention.forward lq=2", "./libmine.so#fast", "ORACLE-O"),
+            "attest replay 'attention.forward lq=2' ./libmine.so#fast --requirement ORACLE-O");
+  EXPECT_EQ(replay_command("attention.forward", "/a b/it's.so", "X"),
+            "attest replay 'attention.forward' '/a b/it'\\''s.so' --requirement X");
+}
+
+}  // namespace
+}  // namespace attest
