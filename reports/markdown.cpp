@@ -169,8 +169,9 @@ std::string causes_text(const Record& record) {
   for (std::size_t i = 0; i < std::min(causes.size(), kMaxCauses); ++i)
     text += cause_text(causes[i], i + 1);
   if (causes.size() > kMaxCauses)
-    text += fmt::format("{} more in the JSON report.\n\n",
-                        counted(static_cast<std::int64_t>(causes.size() - kMaxCauses), "cause"));
+    text +=
+        fmt::format("{} in the JSON report.\n\n",
+                    counted(static_cast<std::int64_t>(causes.size() - kMaxCauses), "more cause"));
   return text;
 }
 

@@ -259,7 +259,10 @@ std::vector<NextStep> next_steps(const Record& record) {
     case SuiteVerdict::not_conformant:
       return {{again + " --json record.json", "keep the record"},
               {"attest explain 1 --from record.json", "cause 1, expected beside actual"}};
-    case SuiteVerdict::incomplete: return {{again + " --resume", "go on where this run stopped"}};
+    case SuiteVerdict::incomplete:
+      if (record.audit.outside > 0)
+        return {{again + " --json record.json", "the oracle is wrong, report it with this record"}};
+      return {{again + " --resume", "go on where this run stopped"}};
     case SuiteVerdict::too_little_tested:
       return {{"attest list", "what can be declared: declare what the kernel serves"}};
     case SuiteVerdict::conformant:

@@ -24,10 +24,12 @@ constexpr std::size_t kFeature = 20;  // the longest name is alibi_inside_softca
 /// How much a failing run may say. Long replay lines leave less room for all else.
 struct Detail {
   std::size_t matrix_rows;  ///< features shown
-  std::size_t lines;        ///< of one fact
+  std::size_t cause_lines;  ///< of one sentence about a cause
+  std::size_t fact_lines;   ///< of one fact about the run
   bool oracle;              ///< ratios and a clean audit
 };
-constexpr Detail kDetails[] = {{4, 2, true}, {2, 1, true}, {1, 1, false}};
+constexpr Detail kDetails[] = {
+    {4, 2, 2, true}, {4, 2, 1, true}, {2, 2, 1, true}, {2, 1, 1, true}, {1, 1, 1, false}};
 
 using Lines = std::vector<std::string>;
 
@@ -220,7 +222,7 @@ Lines next_lines(const Record& record, std::size_t width) {
 
 Lines facts(const Record& record, std::size_t width, const Detail& detail) {
   const auto fact = [&](std::string_view label, const std::string& text) {
-    return labelled(label, text, width, detail.lines);
+    return labelled(label, text, width, detail.fact_lines);
   };
   Lines lines = fact("verdicts", verdict_counts(record.counts));
   append(lines, fact("scope", scope_sentence(record)));
@@ -265,7 +267,7 @@ Screen compose(const Record& record, std::size_t width, const Detail& detail) {
   const std::size_t hidden = screen.causes.size() - std::min(screen.causes.size(), kMaxCauses);
   screen.causes.resize(screen.causes.size() - hidden);
   for (std::size_t i = 0; i < screen.causes.size(); ++i)
-    screen.blocks.push_back(cause_head(screen.causes[i], i + 1, width, detail.lines));
+    screen.blocks.push_back(cause_head(screen.causes[i], i + 1, width, detail.cause_lines));
   if (hidden > 0)
     screen.tail = {fmt::format("{}; the JSON report has them all",
                                counted(static_cast<std::int64_t>(hidden), "more cause")),
