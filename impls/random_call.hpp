@@ -282,7 +282,10 @@ inline Answer answer(RandomCall& call) {
   for (std::size_t n = 0; n < call.sequences.size(); ++n) {
     const SequenceRows rows = call.sequences[n];
     const std::int64_t b = rows.b, offset = offset_of(call, n);
-    for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t h = 0; h < heads; ++h) {
+      std::vector<std::vector<double>> keys;
+      for (std::int64_t j = rows.k0; j < rows.k1; ++j)
+        keys.push_back(rotated("k", b, h / group, j, j - rows.k0));
       for (std::int64_t i = rows.q0; i < rows.q1; ++i) {
         const std::int64_t qpos = i - rows.q0 + offset;
         const std::vector<double> query = rotated("q", b, h, i, qpos);
@@ -299,7 +302,7 @@ inline Answer answer(RandomCall& call) {
           if (p.mask) sees = sees && broadcast("mask", b, h, i, j) != 0;
           if (p.blocks) sees = sees && broadcast("blocks", b, h, i / p.block_q, j / p.block_k) != 0;
           if (!sees) continue;
-          const std::vector<double> key = rotated("k", b, h / group, j, kpos);
+          const std::vector<double>& key = keys[static_cast<std::size_t>(kpos)];
           double z = 0;
           for (std::size_t c = 0; c < key.size(); ++c) z += query[c] * key[c];
           z *= p.scale;
@@ -330,6 +333,7 @@ inline Answer answer(RandomCall& call) {
                 kept * std::exp(z) / sum * call["v"].get({b, h / group, j, c});
           }
       }
+    }
   }
   return result;
 }

@@ -56,22 +56,14 @@ class Tensor {
   const std::vector<unsigned char>& bytes() const { return bytes_; }
   std::int64_t extent(int axis) const { return shape_[static_cast<std::size_t>(axis)]; }
 
-  void* address(const Shape& index) {
-    std::int64_t offset = 0;
-    for (std::size_t a = 0; a < index.size(); ++a) offset += index[a] * strides_[a];
-    return bytes_.data() + offset * (dl_.dtype.bits / 8);
+  void* address(std::initializer_list<std::int64_t> index) { return at(index.begin()); }
+  void* address(const Shape& index) { return at(index.data()); }
+  double get(std::initializer_list<std::int64_t> index) { return read(at(index.begin())); }
+  double get(const Shape& index) { return read(at(index.data())); }
+  void set(std::initializer_list<std::int64_t> index, double value) {
+    write(at(index.begin()), value);
   }
-  double get(const Shape& index) {
-    if (const auto dtype = dtype_of(dl_.dtype)) return load(address(index), *dtype);
-    std::int32_t integer = 0;
-    std::memcpy(&integer, address(index), static_cast<std::size_t>(dl_.dtype.bits / 8));
-    return integer;
-  }
-  void set(const Shape& index, double value) {
-    if (const auto dtype = dtype_of(dl_.dtype)) return store(address(index), *dtype, value);
-    const auto integer = static_cast<std::int32_t>(value);
-    std::memcpy(address(index), &integer, static_cast<std::size_t>(dl_.dtype.bits / 8));
-  }
+  void set(const Shape& index, double value) { write(at(index.data()), value); }
   /// value(index) for every element.
   template <class Value>
   void fill(Value&& value) {
@@ -92,6 +84,23 @@ class Tensor {
   void broadcast_axis(int axis) { strides_[static_cast<std::size_t>(axis)] = 0; }
 
  private:
+  void* at(const std::int64_t* index) {
+    std::int64_t offset = 0;
+    for (std::size_t a = 0; a < strides_.size(); ++a) offset += index[a] * strides_[a];
+    return bytes_.data() + offset * (dl_.dtype.bits / 8);
+  }
+  double read(const void* element) const {
+    if (const auto dtype = dtype_of(dl_.dtype)) return load(element, *dtype);
+    std::int32_t integer = 0;
+    std::memcpy(&integer, element, static_cast<std::size_t>(dl_.dtype.bits / 8));
+    return integer;
+  }
+  void write(void* element, double value) const {
+    if (const auto dtype = dtype_of(dl_.dtype)) return store(element, *dtype, value);
+    const auto integer = static_cast<std::int32_t>(value);
+    std::memcpy(element, &integer, static_cast<std::size_t>(dl_.dtype.bits / 8));
+  }
+
   Shape shape_, strides_;
   std::vector<unsigned char> bytes_;
   DLTensor dl_{};
