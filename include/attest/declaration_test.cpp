@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
+#include "attest/declaration_words.hpp"
 #include "attest/text.hpp"
 
 namespace attest {
@@ -243,6 +246,20 @@ TEST(Declaration, Refusals) {
     ASSERT_FALSE(declaration) << text;
     EXPECT_EQ(declaration.error(), error) << text;
   }
+}
+
+TEST(Declaration, ThePageNamesEveryWordAndNumber) {
+  std::ifstream file(ATTEST_SOURCE_DIR "/docs/declaration.md");
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  const auto expect_named = [&page](std::string_view word) {
+    EXPECT_NE(page.find("`" + std::string(word) + "`"), std::string::npos) << word;
+  };
+  for (const FeatureWord& word : kFeatureWords) {
+    expect_named(word.key);
+    if (!word.value.empty()) expect_named(word.value);
+  }
+  for (const ProfileField& field : profile_fields()) expect_named(field.name);
+  for (std::string_view preset : precision_preset_names()) expect_named(preset);
 }
 
 TEST(Declaration, TooLong) {
