@@ -56,10 +56,10 @@ double coherence(const double* z, std::size_t n, double width) {
 }
 
 /// Splits the sorted keys where `apart(first, next)` says so, gives a lone key its sqrt 2, and
-/// returns the sum over groups of the squared group sum.
-template <class Apart>
-double split(const double* z, const Buffer<std::int32_t>& order, std::size_t n, const double* value,
-             double* lone, GroupList& groups, Apart apart) {
+/// returns the sum over groups of the squared group sum of `weight(key)`.
+template <class Apart, class Weight>
+double split(const double* z, const Buffer<std::int32_t>& order, std::size_t n, double* lone,
+             GroupList& groups, Apart apart, Weight weight) {
   groups.count = groups.num_members = 0;
   groups.member.reserve(n);
   groups.end.reserve(n);
@@ -67,18 +67,14 @@ double split(const double* z, const Buffer<std::int32_t>& order, std::size_t n, 
   for (std::size_t begin = 0; begin < n;) {
     std::size_t end = begin + 1;
     while (end < n && !apart(z[begin], z[end])) ++end;
+    double sum = 0;
+    for (std::size_t x = begin; x < end; ++x) sum += weight(static_cast<std::size_t>(order[x]));
+    grouped += sum * sum;
     if (end - begin == 1) {
-      const auto key = static_cast<std::size_t>(order[begin]);
-      lone[key] = value[key] * std::numbers::sqrt2;
-      grouped += value[key] * value[key];
+      lone[order[begin]] *= std::numbers::sqrt2;
     } else {
-      double sum = 0;
-      for (std::size_t x = begin; x < end; ++x) {
-        groups.member[groups.num_members++] = order[x];
-        sum += value[static_cast<std::size_t>(order[x])];
-      }
+      for (std::size_t x = begin; x < end; ++x) groups.member[groups.num_members++] = order[x];
       groups.end[groups.count++] = static_cast<std::int32_t>(groups.num_members);
-      grouped += sum * sum;
     }
     begin = end;
   }
@@ -100,17 +96,23 @@ void find_groups(const Arithmetic& arithmetic, const RowScores& row, RowTerms& t
   std::copy_n(terms.noise.data(), row.n, terms.lone_noise.data());
   sums.noise_grouped =
       sums.noise_square - sums.sink_noise * sums.sink_noise +
-      split(z, order, n, terms.noise.data(), terms.lone_noise.data(), groups.equal,
-            [](double first, double next) { return next - first > 1e-13 * (1 + std::fabs(next)); });
+      split(
+          z, order, n, terms.lone_noise.data(), groups.equal,
+          [](double first, double next) { return next - first > 1e-13 * (1 + std::fabs(next)); },
+          [&](std::size_t key) { return terms.noise[key]; });
 
   std::copy_n(terms.eps.data(), row.n, terms.lone_eps.data());
   groups.rounded.count = groups.rounded.num_members = 0;
   sums.eps_grouped = 0;
-  const double width = (arithmetic.profile.u_p + (arithmetic.has_dropout ? arithmetic.u : 0)) / 2;
+  // The dropout factor is rounded on the way to P.V alone: l does not see it.
+  const double u_factor = arithmetic.has_dropout ? arithmetic.u : 0;
+  const double width = (arithmetic.profile.u_p + u_factor) / 2;
   if (width > 0)
     sums.eps_grouped = sums.eps_square +
-                       split(z, order, n, terms.eps.data(), terms.lone_eps.data(), groups.rounded,
-                             [width](double first, double next) { return next - first > width; });
+                       split(
+                           z, order, n, terms.lone_eps.data(), groups.rounded,
+                           [width](double first, double next) { return next - first > width; },
+                           [&](std::size_t key) { return terms.eps[key] - u_factor * row.p[key]; });
 }
 
 }  // namespace attest

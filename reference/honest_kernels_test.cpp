@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tolerance against honest kernels: float arithmetic done in the ways that real kernels do it,
+// feature by feature, must stay within min(T_M, T_S) - and not so far within that the tolerance
+// says nothing. The families are the ones that the derivation of each term fears.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/alibi.hpp"
+#include "reference/definition.hpp"
+#include "reference/expected.hpp"
+#include "reference/row_kind.hpp"
+#include "reference/testing.hpp"
+#include "reference/visible.hpp"
+
+namespace attest {
+namespace {
+
+using testing_support::Random;
+
+/// How a kernel computes; the profile that it would declare follows from it.
+struct Style {
+  int block = 64;          ///< keys per step of the online softmax
+  bool backwards = false;  ///< takes the blocks in descending order
+  bool exp2 = false;       ///< exp2 of scores multiplied by log2 e beforehand
+  bool lanes = false;      ///< dot products in eight partial sums
+  bool rounds_p = false;   ///< P in the storage type before P.V
+  bool l_from_rounded = false;
+  bool tf32 = false;       ///< q, k and v rounded to 11 bits
+  bool keep_last = false;  ///< multiplies o by the dropout factor at the end instead of P
+};
+
+float to_tf32(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits += 0xfff + ((bits >> 13) & 1);
+  bits &= ~std::uint32_t{0x1fff};
+  std::memcpy(&x, &bits, sizeof bits);
+  return x;
+}
+
+float dot(const std::vector<float>& a, const std::vector<float>& b, bool lanes) {
+  const std::size_t width = lanes ? 8 : 1;
+  std::vector<float> partial(width, 0.0f);
+  for (std::size_t c = 0; c < a.size(); ++c) partial[c % width] += a[c] * b[c];
+  float sum = 0;
+  for (const float x : partial) sum += x;
+  return sum;
+}
+
+struct Kernel {
+  const AttentionProblem& problem;
+  const AttentionInputs& inputs;
+  const Style& style;
+  std::int64_t b, h, i;
+  const Rows& rows;
+
+  std::vector<float> row_of(const Dense<double>& tensor, std::int64_t head, std::int64_t row,
+                            std::int64_t position) const {
+    std::vector<float> x;
+    for (std::int64_t c = 0; c < tensor.shape[3]; ++c)
+      x.push_back(static_cast<float>(tensor.at(b, head, row, c)));
+    if (problem.rope != RopePairing::none && &tensor != &inputs.v) {
+      const std::int64_t half = effective_rope_dim(problem) / 2;
+      for (std::int64_t t = 0; t < half; ++t) {
+        const bool interleaved = problem.rope == RopePairing::interleaved;
+        float& first = x[static_cast<std::size_t>(interleaved ? 2 * t : t)];
+        float& second = x[static_cast<std::size_t>(interleaved ? 2 * t + 1 : t + half)];
+        const RopeAngle angle = rope_angle(problem, position, t);
+        const auto cos = static_cast<float>(angle.cos_high),
+                   sin = static_cast<float>(angle.sin_high);
+        const float turned = first * cos - second * sin;
+        second = first * sin + second * cos;
+        first = turned;
+      }
+    }
+    if (style.tf32)
+      for (float& value : x) value = to_tf32(value);
+    return x;
+  }
+
+  float score(const std::vector<float>& q, std::int64_t j) const {
+    const std::int64_t qp = qpos(rows.of_query(i), i), kp = kpos(rows.of_key(j), j);
+    const float unit = style.exp2 && !(problem.softcap > 0) ? 1.4426950408889634f : 1.0f;
+    const float scale = static_cast<float>(effective_scale(problem)) * unit;
+    float a = dot(q, row_of(inputs.k, kv_head(problem, h), j, kp), style.lanes) * scale;
+    float alibi = 0;
+    if (problem.alibi != AlibiKind::none) {
+      const float slope = static_cast<float>(slope_at(inputs, b, h)) * unit;
+      alibi = slope * static_cast<float>(alibi_term(problem.alibi, 1.0, qp, kp));
+    }
+    if (problem.alibi_inside_softcap) a += alibi;
+    const auto cap = static_cast<float>(problem.softcap);
+    if (cap > 0) a = cap * std::tanh(a / cap);
+    if (!problem.alibi_inside_softcap) a += alibi;
+    if (inputs.bias.present) a += static_cast<float>(bias_at(inputs, b, h, i, j)) * unit;
+    return style.exp2 && problem.softcap > 0 ? a * 1.4426950408889634f : a;
+  }
+
+  float power(float x) const { return style.exp2 ? std::exp2(x) : std::exp(x); }
+
+  /// Online softmax over the visible keys; writes o and lse.
+  void run(std::vector<float>& o, float& lse) const {
+    std::vector<std::int64_t> keys;
+    for (const std::int64_t j : visible_keys(problem, inputs, rows, b, h, i))
+      if (!bias_hides(inputs, b, h, i, j)) keys.push_back(j);
+    if (style.backwards) std::reverse(keys.begin(), keys.end());
+    const auto q = row_of(inputs.q, h, i, qpos(rows.of_query(i), i));
+    const auto factor = static_cast<float>(1 / (1 - problem.dropout_p));
+    const float unit = style.exp2 ? 1.4426950408889634f : 1.0f;
+
+    o.assign(static_cast<std::size_t>(problem.v_head_dim), 0.0f);
+    float m = -std::numeric_limits<float>::infinity(), l = 0;
+    const double sink = sink_at(inputs, h);
+    if (sink != -std::numeric_limits<double>::infinity())
+      m = static_cast<float>(sink) * unit, l = 1;
+    const auto block = static_cast<std::size_t>(style.block);
+    for (std::size_t begin = 0; begin < keys.size(); begin += block) {
+      const std::size_t end = std::min(keys.size(), begin + block);
+      std::vector<float> z;
+      float top = m;
+      for (std::size_t x = begin; x < end; ++x) {
+        z.push_back(score(q, keys[x]));
+        top = std::max(top, z.back());
+      }
+      const float alpha = m == top ? 1.0f : power(m - top);
+      m = top;
+      l *= alpha;
+      for (float& value : o) value *= alpha;
+      for (std::size_t x = begin; x < end; ++x) {
+        float p = power(z[x - begin] - m);
+        const auto stored = style.rounds_p ? static_cast<float>(round_to(problem.dtype, p)) : p;
+        l += style.l_from_rounded ? stored : p;
+        float kept = stored;
+        if (inputs.keep.present) {
+          if (inputs.keep.at(b, h, i, keys[x]) == 0) continue;
+          if (!style.keep_last) kept *= factor;
+        }
+        const auto v = row_of(inputs.v, kv_head(problem, h), keys[x], 0);
+        for (std::size_t c = 0; c < o.size(); ++c) o[c] += kept * v[c];
+      }
+    }
+    for (float& value : o) {
+      value /= l;
+      if (inputs.keep.present && style.keep_last) value *= factor;
+      value = static_cast<float>(round_to(problem.dtype, value));
+    }
+    lse = style.exp2 ? m * 0.6931471805599453f + std::log(l) : m + std::log(l);
+  }
+};
+
+PrecisionProfile profile_of(const AttentionProblem& problem, const Style& style) {
+  const DTypeLimits type = limits(problem.dtype);
+  PrecisionProfile profile;
+  profile.u_out = type.unit_roundoff;
+  profile.eta_out = type.half_min_subnormal;
+  if (style.rounds_p) profile.u_p = type.unit_roundoff, profile.eta_p = type.half_min_subnormal;
+  profile.l_from_rounded = style.l_from_rounded;
+  if (style.tf32) profile.u_in = 0x1p-11;
+  return profile;
+}
+
+struct Ratios {
+  double worst_o = 0, worst_lse = 0;
+  std::string where;
+};
+
+void measure(const AttentionProblem& problem, const AttentionInputs& inputs, const Style& style,
+             const std::string& name, Ratios& ratios) {
+  const Expected expected = expect(problem, inputs, profile_of(problem, style));
+  const auto channels = static_cast<std::size_t>(problem.v_head_dim);
+  const Rows rows = rows_of(problem, 0);
+  std::size_t row = 0;
+  for (std::int64_t h = 0; h < problem.num_heads; ++h)
+    for (std::int64_t i = 0; i < problem.q_len; ++i, ++row) {
+      if (expected.rows[row] != RowKind::ordinary) continue;
+      std::vector<float> o;
+      float lse = 0;
+      Kernel{problem, inputs, style, 0, h, i, rows}.run(o, lse);
+      const auto ratio = [&](const ExpectedTensor& tensor, std::size_t at, double actual) {
+        const double tolerance = std::min(tensor.t_mixed[at], tensor.t_stat[at]);
+        const double error = std::fabs(actual - tensor.value[at]);
+        EXPECT_LE(error, tolerance) << name << " row " << row << " element " << at;
+        return error / tolerance;
+      };
+      for (std::size_t c = 0; c < channels; ++c)
+        ratios.worst_o = std::max(ratios.worst_o, ratio(expected.o, row * channels + c, o[c]));
+      ratios.worst_lse = std::max(ratios.worst_lse, ratio(expected.lse, row, lse));
+    }
+}
+
+double bell(Random& random) {
+  double sum = 0;
+  for (int n = 0; n < 4; ++n) sum += static_cast<double>(random.bits() >> 11) * 0x1p-53 - 0.5;
+  return sum * std::sqrt(3.0);
+}
+
+/// What each term of the tolerance fears: errors that all keys share, addends that repeat, scores
+/// that rise from block to block.
+enum class Family { normal, mean_k, repeated_keys, constant_v, one_signed, clusters, peaked };
+constexpr Family kFamilies[] = {Family::normal,     Family::mean_k,     Family::repeated_keys,
+                                Family::constant_v, Family::one_signed, Family::clusters,
+                                Family::peaked};
+
+AttentionInputs inputs_of(const AttentionProblem& p, Family family, std::uint64_t seed) {
+  AttentionInputs inputs = testing_support::random_inputs(p, seed);
+  Random random(seed ^ 0xfa);
+  const auto dim = static_cast<std::size_t>(p.head_dim),
+             dim_v = static_cast<std::size_t>(p.v_head_dim);
+  const auto store = [&](double x) { return round_to(p.dtype, x); };
+  for (double& x : inputs.q.values) x = store(bell(random) * (family == Family::peaked ? 6 : 1));
+  for (std::size_t x = 0; x < inputs.k.values.size(); ++x) {
+    double k = bell(random);
+    if (family == Family::mean_k) k += 8;
+    if (family == Family::one_signed) k = std::fabs(k);
+    inputs.k.values[x] = store(k);
+    if (family == Family::repeated_keys && x >= 5 * dim)
+      inputs.k.values[x] = inputs.k.values[x - 5 * dim];
+  }
+  for (std::size_t x = 0; x < inputs.v.values.size(); ++x) {
+    double v = bell(random);
+    if (family == Family::constant_v) v = 0.7;
+    if (family == Family::one_signed) v = std::fabs(v);
+    if (family == Family::clusters) v += (x / dim_v) % 2 ? 100 : -100;
+    inputs.v.values[x] = store(v);
+  }
+  for (double& x : inputs.bias.values) x = std::isfinite(x) ? store(bell(random)) : x;
+  for (std::size_t h = 0; h < inputs.slopes.values.size(); ++h)
+    inputs.slopes.values[h] =
+        static_cast<float>(standard_slope<double>(static_cast<std::int64_t>(h), 3));
+  return inputs;
+}
+
+using Feature = std::function<void(AttentionProblem&, Style&)>;
+
+/// Runs every family and several styles; `feature` adds what is tested.
+Ratios run(const std::string& name, const Feature& feature,
+           std::vector<DType> dtypes = {DType::f32, DType::bf16, DType::f16}) {
+  Ratios ratios;
+  std::uint64_t seed = 0;
+  for (const DType dtype : dtypes)
+    for (const Family family : kFamilies)
+      for (int variant = 0; variant < 6; ++variant, ++seed) {
+        AttentionProblem problem;
+        problem.dtype = dtype;
+        problem.num_heads = 3;
+        problem.q_len = 4;
+        problem.kv_len = 60 + 67 * (variant % 3);
+        problem.head_dim = 16 << (variant % 2);
+        problem.v_head_dim = 8;
+        problem.base = variant % 2 ? Base::causal : Base::full;
+        Style style;
+        style.block = std::vector<int>{64, 1, 16, 128, 8, 32}[static_cast<std::size_t>(variant)];
+        style.backwards = variant == 4;
+        style.exp2 = variant % 2 == 0;
+        style.lanes = variant % 3 == 0;
+        style.rounds_p = dtype != DType::f32;
+        style.keep_last = variant % 3 == 1;
+        feature(problem, style);
+        measure(problem, inputs_of(problem, family, seed), style,
+                name + " family " + std::to_string(static_cast<int>(family)) + " variant " +
+                    std::to_string(variant) + " " + std::string(attest::name(dtype)),
+                ratios);
+      }
+  ::testing::Test::RecordProperty("worst_o", std::to_string(ratios.worst_o));
+  ::testing::Test::RecordProperty("worst_lse", std::to_string(ratios.worst_lse));
+  std::printf("%-28s o %.2f lse %.2f\n", name.c_str(), ratios.worst_o, ratios.worst_lse);
+  return ratios;
+}
+
+/// f32 shows the arithmetic; in 16-bit types the largest ratio is that of the output rounding.
+void expect_sharp(const Ratios& f32) {
+  EXPECT_GT(f32.worst_o, 0.05);
+  EXPECT_GT(f32.worst_lse, 0.02);
+}
+
+TEST(HonestKernels, Plain) {
+  run("plain", [](auto&, auto&) {});
+  expect_sharp(run("plain f32", [](auto&, auto&) {}, {DType::f32}));
+}
+
+TEST(HonestKernels, LFromRoundedP) {
+  run("l from rounded", [](auto&, Style& style) { style.l_from_rounded = true; },
+      {DType::bf16, DType::f16});
+}
+
+TEST(HonestKernels, Dropout) {
+  for (const double p : {0.1, 0.5, 0.9}) {
+    const Feature dropout = [p](AttentionProblem& problem, auto&) { problem.dropout_p = p; };
+    run("dropout", dropout);
+    expect_sharp(run("dropout f32", dropout, {DType::f32}));
+  }
+}
+
+TEST(HonestKernels, Alibi) {
+  for (const AlibiKind kind : {AlibiKind::absolute, AlibiKind::signed_, AlibiKind::key_anchored})
+    for (const bool inside : {false, true}) {
+      const Feature alibi = [=](AttentionProblem& problem, auto&) {
+        problem.alibi = kind;
+        problem.alibi_inside_softcap = inside;
+        if (inside) problem.softcap = 15;
+      };
+      run(inside ? "alibi inside softcap" : "alibi", alibi);
+      expect_sharp(run("alibi f32", alibi, {DType::f32}));
+    }
+}
+
+TEST(HonestKernels, AlibiWithBias) {
+  run("alibi and bias", [](AttentionProblem& problem, auto&) {
+    problem.alibi = AlibiKind::signed_;
+    problem.bias = BiasKind::normal;
+  });
+}
+
+TEST(HonestKernels, Softcap) {
+  run("softcap", [](AttentionProblem& problem, auto&) { problem.softcap = 5; });
+}
+
+TEST(HonestKernels, Sink) {
+  run("sink", [](AttentionProblem& problem, auto&) { problem.sink = SinkKind::normal; });
+}
+
+TEST(HonestKernels, RopeInTheKernel) {
+  for (const RopePairing pairing : {RopePairing::half, RopePairing::interleaved}) {
+    const Feature rope = [pairing](AttentionProblem& problem, auto&) {
+      problem.rope = pairing;
+      problem.align = Align::q_offset;
+      problem.q_offset = {1000};
+    };
+    run("rope", rope);
+    expect_sharp(run("rope f32", rope, {DType::f32}));
+  }
+}
+
+TEST(HonestKernels, InputsRoundedToTf32) {
+  const Feature tf32 = [](auto&, Style& style) { style.tf32 = true; };
+  run("tf32", tf32, {DType::f32});
+  expect_sharp(run("tf32", tf32, {DType::f32}));
+}
+
+}  // namespace
+}  // namespace attest
