@@ -9,6 +9,7 @@
 #include <string>
 
 #include "attest/declaration.hpp"
+#include "attest/plugin.h"
 #include "attest/result.hpp"
 #include "harness/accident.hpp"
 #include "harness/placed_call.hpp"
@@ -66,5 +67,7 @@ struct OpenError {
 std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, OpenError& error);
 /// In this process: for benchmarks and unit tests.
 std::unique_ptr<Subject> open_in_process(const SubjectSpec& spec, OpenError& error);
+/// A kernel that is linked into this program.
+std::unique_ptr<Subject> open_in_process(const attest_plugin* plugin, OpenError& error);
 
 }  // namespace attest

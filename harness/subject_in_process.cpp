@@ -11,7 +11,8 @@ namespace {
 
 class InProcessSubject final : public Subject {
  public:
-  explicit InProcessSubject(SubjectSpec spec) : spec_(std::move(spec)) {}
+  explicit InProcessSubject(SubjectSpec spec, const attest_plugin* table = nullptr)
+      : spec_(std::move(spec)), table_(table) {}
   ~InProcessSubject() override {
     if (loaded_.plugin.close) loaded_.plugin.close(loaded_.state);
   }
@@ -26,8 +27,10 @@ class InProcessSubject final : public Subject {
     HostHeader& header = arena_.header();
     if (!write_request(spec_, header, error)) return false;
     LoadedPlugin loaded{};
-    if (load_plugin(header.path, header.kernel, loaded, header.load, header.stage))
-      loaded_ = loaded;
+    const bool opened =
+        table_ ? open_plugin(table_, header.kernel, loaded, header.load, header.stage)
+               : load_plugin(header.path, header.kernel, loaded, header.load, header.stage);
+    if (opened) loaded_ = loaded;
     return read_facts(spec_, header.load, facts_, error);
   }
 
@@ -59,6 +62,7 @@ class InProcessSubject final : public Subject {
 
  private:
   SubjectSpec spec_;
+  const attest_plugin* table_;  ///< linked into this program; nullptr: spec_ names a library
   KernelFacts facts_;
   Arena arena_;
   LoadedPlugin loaded_{};
@@ -68,6 +72,16 @@ class InProcessSubject final : public Subject {
 
 std::unique_ptr<Subject> open_in_process(const SubjectSpec& spec, OpenError& error) {
   auto subject = std::make_unique<InProcessSubject>(spec);
+  if (!subject->open(error)) return nullptr;
+  return subject;
+}
+
+std::unique_ptr<Subject> open_in_process(const attest_plugin* plugin, OpenError& error) {
+  if (!plugin) {
+    error = {"the plug-in is NULL", false};
+    return nullptr;
+  }
+  auto subject = std::make_unique<InProcessSubject>(SubjectSpec{.path = "plug-in"}, plugin);
   if (!subject->open(error)) return nullptr;
   return subject;
 }

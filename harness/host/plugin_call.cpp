@@ -172,14 +172,20 @@ WorkspaceMargin workspace_margin(const SlotRange& slot, std::uint64_t bytes, std
 bool load_plugin(const char* path, const char* kernel, LoadedPlugin& loaded, LoadReply& reply,
                  Stage& stage) {
   memset(&reply, 0, sizeof reply);
-  memset(&loaded, 0, sizeof loaded);
   stage = Stage::loading;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) return fail(reply, LoadProblem::not_loadable, 0, dlerror());
   const auto entry =
       reinterpret_cast<attest_plugin_entry_function>(dlsym(library, "attest_plugin_entry"));
   if (!entry) return fail(reply, LoadProblem::no_entry, 0, "");
-  const attest_plugin* first = entry(ATTEST_ABI_VERSION);
+  return open_plugin(entry(ATTEST_ABI_VERSION), kernel, loaded, reply, stage);
+}
+
+bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& loaded,
+                 LoadReply& reply, Stage& stage) {
+  memset(&reply, 0, sizeof reply);
+  memset(&loaded, 0, sizeof loaded);
+  stage = Stage::loading;
   if (!first) return fail(reply, LoadProblem::null_entry, 0, "");
   attest_plugin& plugin = loaded.plugin;
   if (!find_kernel(first, kernel, plugin, reply)) return false;

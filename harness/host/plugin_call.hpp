@@ -18,6 +18,10 @@ struct LoadedPlugin {
 bool load_plugin(const char* path, const char* kernel, LoadedPlugin& loaded, LoadReply& reply,
                  Stage& stage);
 
+/// The same from the table that the entry returned.
+bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& loaded,
+                 LoadReply& reply, Stage& stage);
+
 /// plan, forward, drop, on tensors in the arena at `base`. Fills the workspace as the call says.
 /// Sets reply.needs_workspace and runs nothing where `workspace` is too small for it.
 void call_forward(const LoadedPlugin& loaded, std::byte* base, const SlotRange& workspace,
