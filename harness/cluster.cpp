@@ -34,7 +34,7 @@ std::string out_of_bounds_phrase(const std::string& detail) {
 }
 
 std::string tensor_of(const Finding& finding) {
-  return finding.result.worst ? finding.result.worst->tensor : "the result";
+  return finding.result.worst ? finding.result.worst->tensor : "result";
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ std::string what_happened(const Finding& finding) {
   switch (finding.reason) {
     case Reason::wrong_value: return "wrong " + tensor_of(finding);
     case Reason::biased: return "biased " + tensor_of(finding);
-    case Reason::unwritten: return "leaves elements of " + tensor_of(finding) + " unwritten";
+    case Reason::unwritten: return "leaves elements of its " + tensor_of(finding) + " unwritten";
     case Reason::nan_leak:
       return "NaN or Inf in " + tensor_of(finding) + " where it must be finite";
     case Reason::nan_lost: return "a visible NaN does not come out";
@@ -142,14 +142,15 @@ constexpr std::array<SizeCondition, 26> kSizeConditions{{
     {"lk not a multiple of 64", 8, [](P p) { return p.kv_len % 64 != 0; }},
 }};
 
-/// The cases of the run that a condition is measured on.
+/// The cases of the run that a condition is measured on: those of the cause, and those that pass
+/// although they have the features that the failing ones have in common.
 struct Contrast {
   std::vector<AttentionProblem> failing, passing;
 };
 
 Contrast contrast_of(const WorkList& work, const std::vector<UnitResult>& results,
-                     const std::vector<Finding>& findings,
-                     const std::vector<std::size_t>& members) {
+                     const std::vector<Finding>& findings, const std::vector<std::size_t>& members,
+                     std::uint64_t common) {
   constexpr std::size_t kMostPassing = 2000;
   std::set<std::size_t> failing, requirements;
   Contrast contrast;
@@ -161,7 +162,7 @@ Contrast contrast_of(const WorkList& work, const std::vector<UnitResult>& result
   for (std::size_t position = 0; position < results.size(); ++position) {
     const bool failed = failing.count(position) > 0;
     const bool passed =
-        !failed &&
+        !failed && (common & ~results[position].features) == 0 &&
         std::any_of(results[position].cases.begin(), results[position].cases.end(),
                     [&](const CaseOutcome& outcome) {
                       return outcome.verdict == Verdict::pass &&
@@ -239,8 +240,8 @@ std::vector<std::size_t> roots_of(const WorkList& work, const std::vector<Findin
       const Finding &a = findings[i], &b = findings[j];
       if (a.verdict != b.verdict || a.reason != b.reason) continue;
       if (what_happened(a) != what_happened(b)) continue;
-      if (explains(a.minimal, b.minimal, work.declaration) ||
-          explains(b.minimal, a.minimal, work.declaration))
+      if (a.needed == b.needed || explains(a.minimal, a.needed, b.minimal, work.declaration) ||
+          explains(b.minimal, b.needed, a.minimal, work.declaration))
         unite(i, j);
     }
   }
@@ -288,7 +289,8 @@ Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
     cause.features.emplace_back(name(feature));
     conditions.push_back(condition(feature));
   }
-  for (std::string& telling : telling_conditions(contrast_of(work, results, findings, members)))
+  for (std::string& telling :
+       telling_conditions(contrast_of(work, results, findings, members, common)))
     conditions.push_back(std::move(telling));
   // Outputs that one mistake spoils together are named together.
   std::vector<std::string> wrong;

@@ -11,7 +11,8 @@
 namespace attest {
 
 /// Findings are of one cause where one took over the minimal case of the other, or where verdict,
-/// reason and what happened are the same and one minimal case explains the other. Sets
+/// reason and what happened are the same, and they need the same features or one explains the
+/// other's minimal case. Sets
 /// Failure::cause and fills Record::causes; failures[i] belongs to findings[i].
 void cluster(const WorkList& work, const std::vector<UnitResult>& results,
              const std::vector<Finding>& findings, Record& record);

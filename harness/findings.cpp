@@ -94,7 +94,9 @@ bool Search::adopt(Finding& finding, const std::vector<Finding>& known) {
     if (owner.adapt) candidate = owner.adapt(*candidate, work_.declaration);
     if (!candidate || not_declared(work_.declaration, known[k].minimal)) continue;
     if (owner.applies && !owner.applies(*candidate, work_.declaration)) continue;
-    if (!explains(*candidate, finding.found, work_.declaration)) continue;
+    if (!explains(*candidate, needed_features(*candidate, finding.found) | known[k].needed,
+                  finding.found, work_.declaration))
+      continue;
     const CaseResult result = workers_.check(worker_, owner, *candidate);
     if (result.verdict != finding.verdict || result.reason != finding.reason) continue;
     finding.minimal = *candidate;
@@ -153,20 +155,33 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
     rest.erase(rest.begin());
     if (finding.reason == Reason::flaky) return;
     std::erase_if(rest, [&](const Group::Case& other) {
-      if (!explains(finding.minimal, *problem_of(work_, work_.units[other.position]),
-                    work_.declaration))
+      if (!explains(finding.minimal, finding.needed,
+                    *problem_of(work_, work_.units[other.position]), work_.declaration))
         return false;
       finding.cases.push_back(other.position);
       return true;
     });
   };
-  while (!rest.empty() && static_cast<int>(findings.size()) < options_.findings_per_group) {
+  for (int shrinks = 0; !rest.empty() && shrinks < options_.shrinks_per_group &&
+                        static_cast<int>(findings.size()) < options_.findings_per_group;
+       ++shrinks) {
     Finding finding = begin(group, rest.front());
     if (!cancelled() && !adopt(finding, known)) shrink_down(finding);
+    const auto same = std::find_if(findings.begin(), findings.end(), [&](const Finding& earlier) {
+      return earlier.minimal == finding.minimal && earlier.reason != Reason::flaky;
+    });
+    if (same != findings.end()) {
+      // Another way to the same minimal case: what the two ways differ in is no cause.
+      same->needed &= needed_features(finding.minimal, finding.found);
+      same->cases.push_back(rest.front().position);
+      take_explained(*same);
+      continue;
+    }
     if (!cancelled()) {
       rerun(finding);
       describe(finding.result, finding.minimal, *worker_.context, finding.pattern, finding.numbers);
     }
+    finding.needed = needed_features(finding.minimal, finding.found);
     take_explained(finding);
     findings.push_back(std::move(finding));
     if (cancelled()) break;
@@ -180,6 +195,7 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
     return finding.reason == Reason::flaky;
   });
   if (!cancelled()) rerun(remainder);
+  remainder.needed = needed_features(remainder.minimal, remainder.found);
   if (all_flaky && remainder.reason == Reason::flaky) {
     remainder.verdict = Verdict::fail;
     remainder.reason = Reason::not_deterministic;
@@ -197,10 +213,12 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
 
 }  // namespace
 
-bool explains(const AttentionProblem& minimal, const AttentionProblem& failing,
-              const Declaration& declaration) {
-  // The lse output is wanted by default: asking for it is no property of a mistake.
-  const std::uint64_t needed = feature_bits(minimal) & ~feature_bit(Feature::lse);
+std::uint64_t needed_features(const AttentionProblem& minimal, const AttentionProblem& found) {
+  return feature_bits(minimal) & feature_bits(found) & ~feature_bit(Feature::lse);
+}
+
+bool explains(const AttentionProblem& minimal, std::uint64_t needed,
+              const AttentionProblem& failing, const Declaration& declaration) {
   if ((needed & ~feature_bits(failing)) != 0) return false;
   if (minimal.batch > failing.batch || minimal.num_heads > failing.num_heads ||
       minimal.num_kv_heads > failing.num_kv_heads || minimal.q_len > failing.q_len ||

@@ -23,7 +23,8 @@ struct Finding {
   Verdict verdict = Verdict::fail;
   Reason reason = Reason::none;
   AttentionProblem found, minimal;
-  CaseResult result;  ///< on `minimal`
+  std::uint64_t needed = 0;  ///< needed_features()
+  CaseResult result;         ///< on `minimal`
   bool fully_shrunk = true;
   int reruns = 0, reruns_failed = 0;
   std::vector<std::size_t> cases;    ///< positions in WorkList::units of the cases it stands for
@@ -37,14 +38,20 @@ struct FindingOptions {
   double total_seconds = 60;  ///< after it findings stay as drawn
   int reruns = 10;
   int findings_per_group = 3;  ///< a group: one requirement, verdict and reason
+  int shrinks_per_group = 6;   ///< several may come to the same minimal case
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// Whether the mistake that `minimal` shows can be the one behind `failing`: it has all of its
-/// features and at least its sizes, and its dtype, unless that is the simplest declared one.
-/// `minimal` being minimal, whatever is smaller in any of these must have failed otherwise.
-bool explains(const AttentionProblem& minimal, const AttentionProblem& failing,
-              const Declaration& declaration);
+/// The features that a mistake needs, as far as a finding tells: those of its minimal case that the
+/// case as drawn had too (shrinking dv to 1 makes it differ from d without that being a cause).
+/// Asking for lse, the default, is no cause either.
+std::uint64_t needed_features(const AttentionProblem& minimal, const AttentionProblem& found);
+
+/// Whether the mistake behind a finding can be the one behind `failing`: it has the needed features
+/// and at least the sizes of the minimal case, and its dtype, unless that is the simplest declared
+/// one. The case being minimal, what is smaller in any of these must have failed otherwise.
+bool explains(const AttentionProblem& minimal, std::uint64_t needed,
+              const AttentionProblem& failing, const Declaration& declaration);
 
 /// In a fixed order whatever the number of workers.
 std::vector<Finding> find_causes(const WorkList& work, const std::vector<UnitResult>& results,

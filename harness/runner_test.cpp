@@ -51,7 +51,8 @@ TEST(Runner, FindsBothPlantedMistakesAndNothingElse) {
       EXPECT_NE(std::find(cause.features.begin(), cause.features.end(), "causal"),
                 cause.features.end());
       EXPECT_EQ(minimal.base, Base::causal);
-      EXPECT_LE(minimal.q_len + minimal.kv_len, 1);
+      EXPECT_LE(minimal.q_len + minimal.kv_len, 3);
+      EXPECT_EQ(cause.sentence, "wrong result where base=causal and lq != lk");
       EXPECT_EQ(minimal.head_dim, 1);
     } else {
       EXPECT_EQ(cause.verdict, Verdict::crash);
