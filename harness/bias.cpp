@@ -65,6 +65,16 @@ bool says_something(const Expected& expected, std::size_t row) {
          (expected.vagueness.empty() || expected.vagueness[row] <= kVague);
 }
 
+/// What underflows is lost towards 0, honestly: behind a sink of +20 every weight of an f16 P does
+/// (z = -0.86). Such rows have no output above 2^12 roundings near zero (f16: 1.2e-4).
+bool underflows(const AttentionProblem& problem, const ExpectedTensor& o, std::size_t first,
+                std::size_t width) {
+  const double least = 0x1p12 * limits(problem.dtype).half_min_subnormal;
+  return std::all_of(o.value.begin() + static_cast<std::ptrdiff_t>(first),
+                     o.value.begin() + static_cast<std::ptrdiff_t>(first + width),
+                     [least](double value) { return std::fabs(value) < least; });
+}
+
 }  // namespace
 
 CaseResult judge_bias(const AttentionProblem& problem, const Expected& expected, Output output,
@@ -85,6 +95,7 @@ CaseResult judge_bias(const AttentionProblem& problem, const Expected& expected,
     Lean lean;
     for (std::size_t row = 0; row < expected.rows.size(); ++row) {
       if (!says_something(expected, row)) continue;
+      if (is_o && underflows(problem, tensor, row * width, width)) continue;
       const double x = projection(tensor, direction, actual, row * width, width);
       if (std::isfinite(x)) lean.add(x);
     }

@@ -114,6 +114,16 @@ TEST(Bias, FewRowsOrFewThatSaySomethingAreNotJudged) {
             Verdict::not_judged);
 }
 
+TEST(Bias, RowsThatUnderflowAreLeftOut) {
+  Setting s;
+  s.problem.dtype = DType::f16;
+  const std::vector<double> zeros(s.expected.o.value.size(), 0);
+  for (double& value : s.expected.o.value) value *= 1e-6;
+  EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, zeros, true).verdict, Verdict::not_judged);
+  s.problem.dtype = DType::bf16;  // holds 1e-6 with all its bits
+  EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, zeros, true).verdict, Verdict::fail);
+}
+
 TEST(Bias, ANonFiniteRowSaysNothingHere) {
   const Setting s;
   std::vector<double> actual = s.leaning(s.expected.o.value, 0);
