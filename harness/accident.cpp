@@ -62,7 +62,9 @@ std::string with_output(std::string sentence, const Death& death) {
 std::string fault_place(const FaultReport& fault) {
   const bool memory = fault.signal == SIGSEGV || fault.signal == SIGBUS;
   if (!memory) return "";
-  if (fault.code == SI_KERNEL) return ": an address that no process can have";
+  // A general protection fault: the processor gives no address.
+  if (fault.code == SI_KERNEL)
+    return ": a misaligned vector access, or an address that no process can have";
   if (fault.code <= 0) return ": sent by a process, not by an access";
   if (fault.near_stack) return ": stack overflow";
   if (!fault.in_arena && fault.address < kNullPage)
@@ -73,8 +75,10 @@ std::string fault_place(const FaultReport& fault) {
 
 std::optional<Accident> out_of_bounds(const Death& death) {
   const FaultReport& fault = *death.fault;
-  const bool memory = fault.signal == SIGSEGV || fault.signal == SIGBUS;
-  if (!memory || !fault.in_arena || !death.call) return std::nullopt;
+  if (!fault.in_arena || !death.call) return std::nullopt;
+  if (fault.signal == SIGBUS && fault.code == BUS_ADRERR)
+    return Accident{Verdict::error, Reason::none, "the machine has no memory left for the tensors"};
+  if (fault.signal != SIGSEGV) return std::nullopt;
   const Reason reason =
       fault.access == Access::write ? Reason::out_of_bounds_write : Reason::out_of_bounds_read;
   return Accident{Verdict::fail, reason,
@@ -116,9 +120,9 @@ Accident describe_death(const Death& death) {
     return {Verdict::crash, Reason::none,
             with_output(fmt::format("a sanitizer ended it{}", death.where), death)};
   return {Verdict::fail, Reason::exited,
-          with_output(fmt::format("the kernel ended the process with exit status {}{}",
-                                  death.end.code, death.where),
-                      death)};
+          with_output(
+              fmt::format("the process ended with exit status {}{}", death.end.code, death.where),
+              death)};
 }
 
 }  // namespace attest

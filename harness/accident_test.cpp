@@ -69,6 +69,13 @@ TEST_F(Described, AGuardHitNamesTheNearestEdge) {
   EXPECT_EQ(at(0x40030), "write, 0 bytes past the end of k in plan()");
 }
 
+TEST_F(Described, TensorsWithoutPagesAreTheMachinesTrouble) {
+  fault_.signal = SIGBUS;
+  fault_.code = BUS_ADRERR;
+  EXPECT_EQ(at(0x40010), "the machine has no memory left for the tensors");
+  EXPECT_EQ(describe_death(death_).verdict, Verdict::error);
+}
+
 TEST_F(Described, AGuardHitIsNotBlamedOnMemory) {
   death_.memory_exhausted = true;
   EXPECT_EQ(at(0x40030), "read, 0 bytes past the end of k");
@@ -83,7 +90,9 @@ TEST_F(Described, OtherFaultsAreCrashesWithoutAddresses) {
   fault_.near_stack = 1;
   EXPECT_EQ(sentence(), "signal 11 (SIGSEGV): stack overflow");
   fault_.code = SI_KERNEL;
-  EXPECT_EQ(sentence(), "signal 11 (SIGSEGV): an address that no process can have");
+  EXPECT_EQ(
+      sentence(),
+      "signal 11 (SIGSEGV): a misaligned vector access, or an address that no process can have");
   fault_.code = SI_TKILL;
   EXPECT_EQ(sentence(), "signal 11 (SIGSEGV): sent by a process, not by an access");
   EXPECT_EQ(describe_death(death_).verdict, Verdict::crash);
@@ -105,7 +114,7 @@ TEST_F(Described, DeathsWithoutAReport) {
   death_.fault = nullptr;
   death_.end = {false, 7};
   EXPECT_EQ(describe_death(death_).reason, Reason::exited);
-  EXPECT_EQ(describe_death(death_).sentence, "the kernel ended the process with exit status 7");
+  EXPECT_EQ(describe_death(death_).sentence, "the process ended with exit status 7");
   death_.end = {true, SIGSEGV};
   EXPECT_EQ(describe_death(death_).sentence, "signal 11 (SIGSEGV)");
   death_.end = {true, SIGKILL};

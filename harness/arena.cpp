@@ -86,7 +86,7 @@ Arena::Arena() {
 
 Arena::~Arena() {
   if (header_) {
-    unmap_slots(base_, header_->arena_bytes);
+    unmap_slots(base_, arena_bytes_);
     munmap(header_, kHeaderBytes);
   }
   if (fd_ >= 0) close(fd_);
@@ -110,9 +110,11 @@ std::optional<std::string> Arena::map(const SlotBytes& bytes) {
   std::byte* base = map_slots(fd_, slots, offset);
   if (!base)
     return fmt::format("mapping {} of tensors: {}", human_bytes(file_offset), std::strerror(errno));
-  unmap_slots(base_, header_->arena_bytes);
+  unmap_slots(base_, arena_bytes_);
   base_ = base;
+  arena_bytes_ = offset;
   bytes_ = bytes;
+  std::memcpy(slots_, slots, sizeof slots);
   std::memcpy(header_->slots, slots, sizeof slots);
   header_->arena_bytes = offset;
   ++header_->generation;
@@ -137,7 +139,7 @@ std::optional<std::string> Arena::reserve_workspace(std::uint64_t bytes) {
   if (bytes <= bytes_[kWorkspace]) return std::nullopt;
   if (bytes > kMost) return fmt::format("a workspace of {}", human_bytes(bytes));
   SlotBytes grown = bytes_;
-  grown[kWorkspace] = round_to_pages(bytes);
+  grown[kWorkspace] = round_to_pages(bytes + bytes / 2);
   return map(grown);
 }
 

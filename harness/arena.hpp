@@ -33,7 +33,7 @@ class Arena {
   std::optional<std::string> reserve_workspace(std::uint64_t bytes);
 
   std::byte* base() const { return base_; }
-  const SlotRange& slot(Slot slot) const { return header_->slots[static_cast<int>(slot)]; }
+  const SlotRange& slot(Slot slot) const { return slots_[static_cast<int>(slot)]; }
   HostHeader& header() const { return *header_; }
   int fd() const { return fd_; }
 
@@ -43,6 +43,9 @@ class Arena {
   int fd_ = -1;
   HostHeader* header_ = nullptr;
   std::byte* base_ = nullptr;
+  // Of our own: a kernel that writes wild may hit what the header says.
+  SlotRange slots_[kNumSlots] = {};
+  std::uint64_t arena_bytes_ = 0;
   SlotBytes bytes_{};
 };
 

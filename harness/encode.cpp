@@ -125,16 +125,19 @@ const RopeTables& rope_tables(const AttentionProblem& p) {
 
 }  // namespace
 
-Align told_alignment(const AttentionProblem& problem, const Declaration& declaration) {
+AttentionProblem as_told(const AttentionProblem& problem, const Declaration& declaration) {
   const std::vector<Feature> used = features_of(problem);
   const bool matters = std::any_of(used.begin(), used.end(), [](Feature feature) {
     return feature == Feature::align_bottom_right || feature == Feature::align_top_left ||
            feature == Feature::align_q_offset;
   });
-  if (matters) return problem.align;
+  AttentionProblem told = problem;
+  if (matters) return told;
   const bool top_left_only =
       declaration.has(Feature::align_top_left) && !declaration.has(Feature::align_bottom_right);
-  return top_left_only ? Align::top_left : Align::bottom_right;
+  told.align = top_left_only ? Align::top_left : Align::bottom_right;
+  told.q_offset.clear();
+  return told;
 }
 
 PlacedScalars encode_scalars(const AttentionProblem& p, const Declaration& declaration,
@@ -153,7 +156,7 @@ PlacedScalars encode_scalars(const AttentionProblem& p, const Declaration& decla
     scalars.block_k = p.block_k;
   }
   scalars.base = static_cast<std::int32_t>(p.base);
-  scalars.align = static_cast<std::int32_t>(told_alignment(p, declaration));
+  scalars.align = static_cast<std::int32_t>(p.align);
   scalars.alibi = static_cast<std::int32_t>(p.alibi);
   scalars.alibi_inside_softcap = p.alibi_inside_softcap;
   scalars.rope = static_cast<std::int32_t>(p.rope);

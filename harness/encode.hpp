@@ -13,11 +13,13 @@
 
 namespace attest {
 
-/// The alignment to tell. Where the answer does not depend on it, one that the kernel declares:
-/// bottom_right, else top_left.
-Align told_alignment(const AttentionProblem& problem, const Declaration& declaration);
+/// The problem to tell. Where the answer does not depend on the alignment it is given one that the
+/// kernel declares: bottom_right, else top_left. Everything that depends on positions (the tables
+/// of RoPE) must be made from this one.
+AttentionProblem as_told(const AttentionProblem& problem, const Declaration& declaration);
 
-PlacedScalars encode_scalars(const AttentionProblem& problem, const Declaration& declaration,
+/// Of a problem as_told().
+PlacedScalars encode_scalars(const AttentionProblem& told, const Declaration& declaration,
                              int num_threads);
 
 /// Which elements of a tensor of [B|1, H|1, L|1, X] may be read at all: a row outside its range,

@@ -82,6 +82,10 @@ std::optional<std::string> HostProcess::start(const std::string& program, Comman
   if (pipe2(ends, O_CLOEXEC) != 0) return fmt::format("pipe: {}", std::strerror(errno));
   Pipe pipe{ends[0], fcntl(ends[1], F_DUPFD_CLOEXEC, 10)};
   close(ends[1]);
+  if (pipe.write < 0) {
+    close(pipe.read);
+    return fmt::format("pipe: {}", std::strerror(errno));
+  }
   fcntl(pipe.read, F_SETFL, O_NONBLOCK);
   // The watcher starts it too: a parent-death signal is bound to the thread that started the child,
   // and this thread ends only once the child is gone.

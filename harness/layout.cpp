@@ -109,9 +109,11 @@ void form_k_and_v(const AttentionProblem& p, int alignment, CallForm& form) {
 }
 
 void form_lists(const AttentionProblem& p, CallForm& form) {
-  const auto add = [&form](Slot slot, const std::vector<std::int64_t>& values) {
-    if (!values.empty())
-      form[static_cast<std::size_t>(slot)] = make_vector(slot, Element::i32, values.size());
+  const auto put = [&form](Slot slot, const std::vector<std::int64_t>& values) {
+    form[static_cast<std::size_t>(slot)] = make_vector(slot, Element::i32, values.size());
+  };
+  const auto add = [&put](Slot slot, const std::vector<std::int64_t>& values) {
+    if (!values.empty()) put(slot, values);
   };
   add(Slot::seqlens_q, p.seqlens_q);
   add(Slot::seqlens_k, p.seqlens_k);
@@ -119,8 +121,9 @@ void form_lists(const AttentionProblem& p, CallForm& form) {
   add(Slot::left_pad_k, p.left_pad_k);
   add(Slot::cu_seqlens_q, p.cu_seqlens_q);
   add(Slot::cu_seqlens_k, p.cu_seqlens_k);
-  if (p.align == Align::q_offset) add(Slot::q_offset, p.q_offset);
-  if (p.base == Base::prefix) add(Slot::prefix_len, p.prefix_len);
+  // These go with align and base, also for a batch of 0, where they have no elements.
+  if (p.align == Align::q_offset) put(Slot::q_offset, p.q_offset);
+  if (p.base == Base::prefix) put(Slot::prefix_len, p.prefix_len);
 }
 
 /// Of what lies in each slot.

@@ -77,15 +77,14 @@ std::uint64_t workspace_pattern(Poison poison) {
 
 }  // namespace
 
-Observation observe(Subject& subject, const AttentionProblem& problem,
-                    const AttentionInputs& inputs, const CallOptions& options) {
+Observation observe(Subject& subject, const AttentionProblem& asked, const AttentionInputs& inputs,
+                    const CallOptions& options) {
   const Declaration& declaration = subject.declaration();
+  const AttentionProblem problem = as_told(asked, declaration);
   const int alignment = subject.alignment();
-  CallForm form = call_form(problem, alignment);
+  const CallForm form = call_form(problem, alignment);
   PlacedCall call{};
   call.scalars = encode_scalars(problem, declaration, options.num_threads);
-  if (call.scalars.align != ATTEST_ALIGN_Q_OFFSET)
-    form[static_cast<std::size_t>(Slot::q_offset)].present = false;
   if (auto why = shape_mismatch(form, inputs)) return trouble(*why);
 
   Arena& arena = subject.arena();

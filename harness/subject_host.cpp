@@ -28,8 +28,10 @@ const char* where(Stage stage) {
 
 class HostSubject final : public Subject {
  public:
-  HostSubject(SubjectSpec spec, const LoadLimits& limits)
-      : spec_(std::move(spec)), limits_(limits), process_(arena_) {}
+  HostSubject(SubjectSpec spec, HostOptions options)
+      : spec_(std::move(spec)), options_(std::move(options)), process_(arena_) {
+    if (options_.program.empty()) options_.program = module_dir() + "/attest-host";
+  }
 
   bool open(OpenError& error) {
     if (!arena_.error().empty()) {
@@ -70,19 +72,20 @@ class HostSubject final : public Subject {
   bool load(KernelFacts& facts, OpenError& error) {
     HostHeader& header = arena_.header();
     if (!write_request(spec_, header, error)) return false;
-    const std::string program = module_dir() + "/attest-host";
     for (int attempt = 1;; ++attempt) {
-      auto failed = process_.start(program, Command::load);
-      bool grew = false;
+      auto failed = process_.start(options_.program, Command::load);
       if (!failed) {
-        const auto answer = process_.wait({limits_.cpu_seconds, limits_.wall_seconds}, grew);
+        bool grew = false;
+        const auto answer =
+            process_.wait({options_.load_cpu_seconds, options_.load_wall_seconds}, grew);
         if (answer == HostProcess::Answer::answered) break;
-        if (header.stage != Stage::starting) {
-          error = {fmt::format("{}: {}", spec_.path, load_accident(answer).sentence), false};
+        const bool started = header.stage != Stage::starting;
+        const std::string sentence = load_accident(answer).sentence;
+        if (started) {
+          error = {fmt::format("{}: {}", spec_.path, sentence), false};
           return false;
         }
-        failed = fmt::format("the kernel host {} did not start: {}", program,
-                             load_accident(answer).sentence);
+        failed = fmt::format("the kernel host {} did not start: {}", options_.program, sentence);
       }
       if (attempt == kStartTries) {
         error = {*failed, true};
@@ -102,9 +105,9 @@ class HostSubject final : public Subject {
     if (answer == HostProcess::Answer::died) return death(nullptr, {});
     process_.kill();
     process_.stop();
-    return describe_hang(
-        answer == HostProcess::Answer::over_cpu ? limits_.cpu_seconds : limits_.wall_seconds / 10,
-        answer == HostProcess::Answer::over_wall, where(stage));
+    const bool by_wall = answer == HostProcess::Answer::over_wall;
+    return describe_hang(by_wall ? options_.load_wall_seconds / 10 : options_.load_cpu_seconds,
+                         by_wall, where(stage));
   }
 
   void bound_memory(std::int64_t bytes) {
@@ -165,6 +168,10 @@ class HostSubject final : public Subject {
   }
 
   std::optional<Accident> grow_workspace(std::uint64_t bytes, const CallLimits& limits) {
+    if (bytes <= arena_.slot(Slot::workspace).bytes) {
+      process_.stop();
+      return Accident{Verdict::crash, Reason::none, "the kernel wrote over the host's memory"};
+    }
     if (bytes > static_cast<std::uint64_t>(limits.memory_bytes))
       return Accident{
           Verdict::out_of_memory, Reason::none,
@@ -182,7 +189,7 @@ class HostSubject final : public Subject {
   }
 
   SubjectSpec spec_;
-  LoadLimits limits_;
+  HostOptions options_;
   KernelFacts facts_;
   LoadReply reply_{};
   Arena arena_;
@@ -193,15 +200,15 @@ class HostSubject final : public Subject {
 
 }  // namespace
 
-std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, const LoadLimits& limits,
+std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, const HostOptions& options,
                                       OpenError& error) {
-  auto subject = std::make_unique<HostSubject>(spec, limits);
+  auto subject = std::make_unique<HostSubject>(spec, options);
   if (!subject->open(error)) return nullptr;
   return subject;
 }
 
 std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, OpenError& error) {
-  return open_in_host(spec, LoadLimits{}, error);
+  return open_in_host(spec, HostOptions{}, error);
 }
 
 }  // namespace attest

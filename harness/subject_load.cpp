@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -71,7 +72,7 @@ bool read_facts(const SubjectSpec& spec, const LoadReply& reply, KernelFacts& fa
   }
   facts.name = printable(text_of(reply.name));
   facts.version = printable(text_of(reply.version));
-  facts.alignment = reply.alignment;
+  facts.alignment = std::clamp<std::int32_t>(reply.alignment, 0, kPageBytes);
   Result<Declaration> declaration = parse_declaration(text_of(reply.declaration));
   if (!declaration) {
     error = {fmt::format("{}: declaration of {}: {}", spec.path, facts.name, declaration.error()),

@@ -24,12 +24,13 @@ bool read_facts(const SubjectSpec& spec, const LoadReply& reply, KernelFacts& fa
 /// The call's status, message and figures.
 CallStatus read_reply(const CallReply& reply);
 
-/// open_in_host() with other limits on loading.
-struct LoadLimits {
-  double cpu_seconds = 30;
-  double wall_seconds = 120;
+/// open_in_host() with another program or other limits on loading.
+struct HostOptions {
+  std::string program;  ///< "" = attest-host in module_dir()
+  double load_cpu_seconds = 30;
+  double load_wall_seconds = 120;
 };
-std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, const LoadLimits& limits,
+std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, const HostOptions& options,
                                       OpenError& error);
 
 }  // namespace attest

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel host: every way in which a kernel can go wrong becomes words, and the next call runs.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <chrono>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <thread>
 
 #include "harness/machine_support.hpp"
@@ -67,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"abort", Flush::high, Verdict::crash, Reason::none,
                  "signal 6 (SIGABRT); it printed: giving up"},
         Expected{"exit", Flush::high, Verdict::fail, Reason::exited,
-                 "the kernel ended the process with exit status 3"},
+                 "the process ended with exit status 3"},
         Expected{"divide", Flush::high, Verdict::crash, Reason::none, "signal 8 (SIGFPE)"},
         Expected{"overflow_stack", Flush::high, Verdict::crash, Reason::none,
                  "signal 11 (SIGSEGV): stack overflow"},
@@ -107,6 +115,79 @@ TEST(Host, GivesAKernelNoDescriptorsOfTheRunner) {
   const Observation seen = run(*subject);
   EXPECT_FALSE(seen.call.accident);
   EXPECT_EQ(seen.call.status, 0);
+}
+
+TEST(Host, TakesAnyAmountOfOutput) {
+  auto subject = host_of("accidents", "print_much");
+  CallOptions options = quick();
+  options.limits.cpu_seconds = 5;
+  const AttentionProblem problem = small_problem();
+  EXPECT_TRUE(observe(*subject, problem, small_inputs(problem), options).ok());
+}
+
+TEST(Host, DumpsNoCore) {
+  auto subject = host_of("accidents", "limits");
+  EXPECT_TRUE(run(*subject).ok());
+}
+
+/// Until the process is gone; false after 20 s.
+bool gone(pid_t pid, int pidfd) {
+  pollfd wait{pidfd, POLLIN, 0};
+  if (pidfd < 0) return kill(pid, 0) != 0;
+  const bool ended = poll(&wait, 1, 20'000) == 1;
+  close(pidfd);
+  return ended;
+}
+
+TEST(Host, TakesWhatAKernelForkedWithIt) {
+  auto subject = host_of("accidents", "fork");
+  const Observation seen = run(*subject);
+  ASSERT_TRUE(seen.ok());
+  const auto child = static_cast<pid_t>(seen.o.at(0));
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  subject.reset();
+  EXPECT_TRUE(gone(child, pidfd));
+}
+
+// Run by the test below, in a process that is killed while its host is busy.
+TEST(Host, DISABLED_OfARunnerThatIsKilled) {
+  auto subject = host_of("accidents", "tell_pid");
+  const Observation seen = run(*subject);
+  const auto pid = static_cast<pid_t>(seen.o.at(0));
+  std::thread([&subject] {
+    CallOptions patient = quick();
+    patient.limits.cpu_seconds = 60;
+    const AttentionProblem problem = small_problem();
+    observe(*subject, problem, small_inputs(problem), patient);
+  }).detach();
+  printf("\nhost %d\n", pid);
+  fflush(stdout);
+  pause();
+}
+
+TEST(Host, GoesWithARunnerThatIsKilled) {
+  int out[2];
+  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, out[1], STDOUT_FILENO);
+  std::string program = "/proc/self/exe", all = "--gtest_also_run_disabled_tests",
+              filter = "--gtest_filter=Host.DISABLED_OfARunnerThatIsKilled";
+  char* arguments[] = {program.data(), all.data(), filter.data(), nullptr};
+  pid_t runner = -1;
+  ASSERT_EQ(posix_spawn(&runner, program.c_str(), &files, nullptr, arguments, environ), 0);
+  posix_spawn_file_actions_destroy(&files);
+  close(out[1]);
+  FILE* lines = fdopen(out[0], "r");
+  char line[256];
+  pid_t host = -1;
+  while (host < 0 && fgets(line, sizeof line, lines)) sscanf(line, "host %d", &host);
+  ASSERT_GT(host, 0);
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, host, 0));
+  kill(runner, SIGKILL);
+  waitpid(runner, nullptr, 0);
+  EXPECT_TRUE(gone(host, pidfd));
+  fclose(lines);
 }
 
 TEST(Host, PassesStatusAndMessageOn) {
@@ -179,7 +260,7 @@ TEST_P(Loading, EndsInOneLine) {
   const BrokenLibrary& broken = GetParam();
   const std::string path = module_path(broken.module);
   OpenError error;
-  EXPECT_EQ(open_in_host({path, "", false}, LoadLimits{0.3, 3}, error), nullptr);
+  EXPECT_EQ(open_in_host({path, "", false}, HostOptions{"", 0.3, 3}, error), nullptr);
   EXPECT_FALSE(error.machine);
   EXPECT_EQ(error.message, path + ": " + broken.message);
 }
@@ -191,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "signal 11 (SIGSEGV) while the library was loaded: write at address 8, a "
                       "null pointer"},
         BrokenLibrary{"load_exit",
-                      "the kernel ended the process with exit status 4 while the library was "
+                      "the process ended with exit status 4 while the library was "
                       "loaded"},
         BrokenLibrary{"load_hang",
                       "no answer after 0.3 s of CPU time while the library was loaded"},
@@ -236,6 +317,20 @@ TEST(Host, RefusesAFileThatIsNoLibrary) {
   EXPECT_FALSE(error.machine);
   EXPECT_NE(error.message.find("CMakeCache.txt: cannot be loaded: "), std::string::npos)
       << error.message;
+}
+
+TEST(Host, ThatCannotStartIsTheMachinesTrouble) {
+  const SubjectSpec spec{module_path("accidents"), "honest", false};
+  OpenError error;
+  EXPECT_EQ(open_in_host(spec, HostOptions{"/no/such/attest-host"}, error), nullptr);
+  EXPECT_TRUE(error.machine);
+  EXPECT_EQ(error.message,
+            "the kernel host /no/such/attest-host cannot start: No such file or directory");
+  EXPECT_EQ(open_in_host(spec, HostOptions{"/bin/false"}, error), nullptr);
+  EXPECT_TRUE(error.machine);
+  EXPECT_EQ(error.message,
+            "the kernel host /bin/false did not start: the process ended with exit status 1 while "
+            "starting");
 }
 
 TEST(Host, LoadsAPluginBuiltWithAShorterStruct) {

@@ -121,8 +121,8 @@ Snapshot::Changes Snapshot::compare(const CallForm& form, const std::vector<Regi
 std::vector<std::string> workspace_writes(const Arena& arena, std::uint64_t workspace_bytes,
                                           const PlacedCall& call) {
   std::vector<std::string> writes;
-  if (workspace_bytes == 0) return writes;
   const SlotRange& slot = arena.slot(Slot::workspace);
+  if (workspace_bytes == 0 || workspace_bytes > slot.bytes) return writes;
   const std::uint64_t begin = workspace_offset(slot, workspace_bytes, call.workspace_at_end != 0);
   const std::uint64_t end = begin + workspace_bytes;
   const WorkspaceMargin margin = workspace_margin(slot, workspace_bytes, begin);

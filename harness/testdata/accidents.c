@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels.h"
@@ -160,11 +161,35 @@ FORWARD(count) { /* o[0] counts the calls of this process */
   *(float*)p->o->data = (float)++calls;
   return ATTEST_OK;
 }
-FORWARD(large_offsets) { /* echoes what it was told */
+FORWARD(tell_pid) { /* for ever in its second call */
   UNUSED;
+  static int calls = 0;
+  if (++calls == 2)
+    for (;;) pause();
   average(p);
-  *(float*)p->o->data = (float)p->align;
+  *(float*)p->o->data = (float)getpid();
   return ATTEST_OK;
+}
+FORWARD(fork_) { /* leaves a process behind, which holds stdout */
+  UNUSED;
+  const pid_t child = fork();
+  if (child == 0)
+    for (;;) pause();
+  average(p);
+  *(float*)p->o->data = (float)child;
+  return ATTEST_OK;
+}
+FORWARD(print_much) {
+  UNUSED;
+  for (int i = 0; i < 100000; ++i) printf("line %d of a kernel that prints much\n", i);
+  fflush(stdout);
+  return average(p);
+}
+FORWARD(limits) { /* core dumps are off */
+  UNUSED;
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur != 0) return 5;
+  return average(p);
 }
 
 #define MAX_KERNELS 40
@@ -214,6 +239,9 @@ ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
   ADD("read_stdin", read_stdin);
   ADD("killed", killed);
   ADD("count", count);
-  ADD("large_offsets", large_offsets);
+  ADD("tell_pid", tell_pid);
+  ADD("fork", fork_);
+  ADD("print_much", print_much);
+  ADD("limits", limits);
   return kernels;
 }
