@@ -106,9 +106,10 @@ void set_keep_factor(const AttentionProblem& problem, OracleCall& call) {
   call.keep_low = residual * call.keep_high;
 }
 
-/// o of channel c with the dropout factor and the unit put back.
-void write_o(const OracleCall& call, const Workspace& work, std::size_t c, std::size_t at,
+/// o of channel c with the dropout factor and the unit put back. False where that lost bits.
+bool write_o(const OracleCall& call, const Workspace& work, std::size_t c, std::size_t at,
              ExpectedTensor& o) {
+  const double unit = work.head.unit[c];
   double high = work.sums.o[c], low = call.engine.compensated ? work.sums.o_low[c] : 0;
   if (call.arithmetic.has_dropout) {
     const double product = high * call.keep_high;
@@ -117,9 +118,10 @@ void write_o(const OracleCall& call, const Workspace& work, std::size_t c, std::
     high = product + rest;
     low = rest - (high - product);
   }
-  o.value[at] = high * work.head.unit[c];
-  // Of a double the low part would be noise: the radius knows more than it does.
-  o.low[at] = call.engine.compensated ? low * work.head.unit[c] : 0;
+  if (!call.engine.compensated) low = 0;  // noise: the radius knows more than it does
+  o.value[at] = high * unit;
+  o.low[at] = low * unit;
+  return o.value[at] / unit == high && o.low[at] / unit == low;
 }
 
 void write_values(const OracleCall& call, const RowPlace& place, Workspace& work,
@@ -129,9 +131,9 @@ void write_values(const OracleCall& call, const RowPlace& place, Workspace& work
   const std::size_t channels = work.head.v_channels;
   for (std::size_t c = 0; c < channels; ++c) {
     const std::size_t at = place.index * channels + c;
-    write_o(call, work, c, at, expected.o);
+    const bool exact = write_o(call, work, c, at, expected.o);
     expected.o.radius[at] = radius_o(call.engine, error, work.sums, work.head.max_abs_v[c], c,
-                                     call.arithmetic.keep_factor * work.head.unit[c]);
+                                     call.arithmetic.keep_factor * work.head.unit[c], !exact);
   }
   expected.lse.value[place.index] = work.row.lse;
   expected.lse.low[place.index] = work.row.lse_low;

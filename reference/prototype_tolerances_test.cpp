@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tolerances against figures that were there before this code: those of the prototype that
 // docs/tolerance.md was validated with, in testdata/prototype_tolerances.txt. Its inputs are
-// computed here from hashes and exact operations alone, as they were there. Not in the table: a bias
-// with a score stored in 16 bits, where this code allows for a kernel that stores it before the
-// bias.
+// computed here from hashes and exact operations alone, as they were there. Not in the table: a
+// bias with a score stored in 16 bits, where this code allows for a kernel that stores it before
+// the bias.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -53,66 +53,58 @@ HWY_INLINE V WeightError(const Engine& engine, const ScoreRules& rules, double d
   return error;
 }
 
-/// Weights that keep their order at best: every one but the largest lies between exp(z - m - e) and
-/// exp(z - m + e), with e the errors of both scores, and l is at least 1.
-HWY_INLINE void BoundHopeless(const Engine& engine, const ScoreRules& rules, double dot_units,
-                              RowScores& row, RowError& error) {
-  const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
-  HWY_ALIGN double errors[kMaxLanes];
-  std::size_t top = row.n;
-  for (std::size_t x = 0; x < row.n && top == row.n; ++x)
-    if (row.z[x] == row.m) top = x;
-  double top_error = 0;
-  if (top < row.n) {
-    hn::StoreU(WeightError(engine, rules, dot_units, row, top), d, errors);
-    top_error = errors[0];
-  }
-  double shift = row.has_sink && top < row.n ? row.sink_p * row.l * std::expm1(top_error) : 0;
-  for (std::size_t x = 0; x < row.n; x += lanes) {
-    hn::StoreU(WeightError(engine, rules, dot_units, row, x), d, errors);
-    for (std::size_t lane = 0; lane < lanes && x + lane < row.n; ++lane) {
-      if (x + lane == top) continue;
-      const double e = errors[lane] + top_error;
-      const double largest = std::exp(std::min(row.z[x + lane] - row.m + e, 700.0));
-      row.p_error[x + lane] = largest * -std::expm1(-2 * e);
-      shift += row.p_error[x + lane];
-    }
-  }
-  for (std::size_t x = 0; x < row.n; ++x)
-    row.p_error[x] = std::min(1.0, (x == top ? 0 : row.p_error[x]) + row.p[x] * shift);
-  error.l = 0;
-  error.lse = top_error + shift;
+/// The number of the largest score; n where it is the sink.
+HWY_INLINE std::size_t TopKey(const RowScores& row) {
+  std::size_t x = 0;
+  while (x < row.n && row.z[x] != row.m) ++x;
+  return x;
 }
 
 RowError RowErrorImpl(const Engine& engine, const ScoreRules& rules, double head_dim,
                       RowScores& row) {
   const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
   const double n = static_cast<double>(row.n);
   const double dot_units =
       engine.compensated ? head_dim * head_dim / 4 + head_dim + 16 : head_dim + 4;
-  RowError error;
-  error.sum_units = engine.compensated ? n * n / 4 + n + 16 : n + 8;
+  const std::size_t top = TopKey(row);
+  HWY_ALIGN double errors[kMaxLanes] = {};
+  if (top < row.n) hn::StoreU(WeightError(engine, rules, dot_units, row, top), d, errors);
+  const double top_error = errors[0];
+
+  const V inverse = hn::Set(d, 1 / row.l);
   V total = hn::Zero(d);
-  for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
-    const V e = WeightError(engine, rules, dot_units, row, x);
+  for (std::size_t x = 0; x < row.n; x += lanes) {
+    const V e = hn::Add(WeightError(engine, rules, dot_units, row, x), hn::Set(d, top_error));
     const V p = hn::LoadU(d, row.p.data() + x);
     const V below = hn::Sub(hn::LoadU(d, row.z.data() + x), hn::Set(d, row.m));
-    // 0.25 > e: exp(e) - 1 < 1.14 e. Beyond, the weight may be anything up to exp(z - m + e).
+    // exp(e) - 1 < 1.14 e for e < 0.25. Beyond, the weight may be anything up to exp(z - m + e).
     const V known = hn::Mul(p, hn::Mul(hn::Set(d, 1.14), e));
-    V bound = hn::IfThenElse(hn::Lt(e, hn::Set(d, 0.25)), known,
-                             hn::Add(p, hn::Exp(d, hn::Min(hn::Add(below, e), hn::Zero(d)))));
-    bound = hn::IfThenElseZero(hn::FirstN(d, row.n - x), hn::Add(bound, hn::Set(d, engine.tiny)));
+    const V largest = hn::Exp(d, hn::Min(hn::Add(below, e), hn::Set(d, 700.0)));
+    V bound = hn::IfThenElse(hn::Lt(e, hn::Set(d, 0.25)), known, hn::Mul(largest, inverse));
+    bound = hn::Add(bound, hn::Set(d, engine.tiny));
+    // Errors are taken relative to the largest weight, so that one has none of its own.
+    const auto number = hn::Iota(d, static_cast<double>(x));
+    const auto other =
+        hn::And(hn::FirstN(d, row.n - x), hn::Ne(number, hn::Set(d, static_cast<double>(top))));
+    bound = hn::IfThenElseZero(other, bound);
     hn::StoreU(bound, d, row.p_error.data() + x);
     total = hn::Add(total, bound);
   }
-  const double weights = hn::GetLane(hn::SumOfLanes(d, total));
-  error.l = weights + 2 * engine.unit * error.sum_units;
-  error.lse = error.l;
-  error.hopeless = !(weights < 0x1p-10);
-  if (error.hopeless) BoundHopeless(engine, rules, dot_units, row, error);
-  error.lse +=
-      2 * engine.unit * (engine.log_units * std::fabs(std::log(row.l)) + 2 * std::fabs(row.lse));
+  // |l^ - l| / l: what the others' errors add up to moves every weight.
+  double shift = hn::GetLane(hn::SumOfLanes(d, total));
+  if (row.has_sink && top < row.n) shift += row.sink_p * std::expm1(std::min(top_error, 700.0));
+  for (std::size_t x = 0; x < row.n; x += lanes) {
+    const V p = hn::LoadU(d, row.p.data() + x);
+    const V bound = hn::MulAdd(p, hn::Set(d, shift), hn::LoadU(d, row.p_error.data() + x));
+    hn::StoreU(hn::Min(bound, hn::Set(d, 1.0)), d, row.p_error.data() + x);
+  }
+  RowError error;
+  error.sum_units = engine.compensated ? n * n / 4 + n + 16 : n + 8;
+  error.lse = top_error + shift +
+              2 * engine.unit *
+                  (error.sum_units + engine.log_units * std::fabs(std::log(row.l)) +
+                   2 * std::fabs(row.lse));
   return error;
 }
 
@@ -131,15 +123,12 @@ RowError row_error(const Engine& engine, const ScoreRules& rules, double head_di
 }
 
 double radius_o(const Engine& engine, const RowError& error, const ChannelSums& sums,
-                double max_abs_v, std::size_t c, double factor) {
+                double max_abs_v, std::size_t c, double unit, bool ends) {
   const double o = std::fabs(sums.o[c]), abs_sum = sums.abs_sum[c];
-  const double weights = 1.01 * sums.error_sum[c] + error.l * o;
   // o and the computed o both lie between the smallest and the largest x.
-  const double moved = error.hopeless ? std::min(weights, 2 * max_abs_v) : weights;
-  const double steps = 2 * engine.unit * (error.sum_units * abs_sum + 8 * o);
-  // Below the smallest normal number the pair (value, low) ends.
-  const bool underflows = engine.compensated && abs_sum > 0 && factor * abs_sum < 0x1p-960;
-  return factor * (moved + steps) + (underflows ? 0x1p-1074 : 0);
+  const double moved = std::min(1.01 * sums.error_sum[c], 2 * max_abs_v);
+  const double steps = 2 * engine.unit * (error.sum_units * (abs_sum + o) + 8 * o);
+  return unit * (moved + steps) + (ends ? 0x1p-1074 : 0);
 }
 
 }  // namespace attest

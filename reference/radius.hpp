@@ -9,18 +9,19 @@
 
 namespace attest {
 
-/// What the arithmetic does to the weights of one row; RowScores::p_error has it key by key.
+/// What the arithmetic does to one row. All errors are taken relative to the largest weight: where
+/// scores are so large that only their order is known, a row of one key is still exact.
 struct RowError {
-  double l = 0;           ///< relative error of the sum l; 0 where p_error contains it
-  double lse = 0;         ///< radius of lse
-  double sum_units = 0;   ///< rounding of a sum over the keys, in units of the sum of magnitudes
-  bool hopeless = false;  ///< scores so large that weights are known by their order at best
+  double lse = 0;        ///< radius of lse
+  double sum_units = 0;  ///< rounding of a sum over the keys, in units of the sum of magnitudes
 };
 
+/// Fills row.p_error: p_error_j >= |p_j as computed - p_j|.
 RowError row_error(const Engine& engine, const ScoreRules& rules, double head_dim, RowScores& row);
 
-/// Radius of channel c of o. `factor`: unit of the channel times the dropout factor.
+/// Radius of channel c of o. `unit`: what the sums are in units of. `ends`: the result left the
+/// normal numbers, where the pair (value, low) ends at 2^-1074.
 double radius_o(const Engine& engine, const RowError& error, const ChannelSums& sums,
-                double max_abs_v, std::size_t c, double factor);
+                double max_abs_v, std::size_t c, double unit, bool ends);
 
 }  // namespace attest

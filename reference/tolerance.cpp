@@ -29,7 +29,8 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   const double n_c = row.n - sums.num_small[c], small_c = sums.small[c];
   const double kappa = row.kappa;
   const double lost = profile.eta_exp / row.l * (sums.distance[c] + (row.sink_spread > 0 ? o : 0));
-  const double underflow = 4 * profile.eta_acc * row.n;
+  // Each product, the division by l and the dropout factor may underflow.
+  const double underflow = 4 * profile.eta_acc * (row.n + 2);
 
   const double reach = row.sink_spread > 0 ? std::max(sums.reach[c], o) : sums.reach[c];
   const double E_soft = std::min(sums.spread[c] + row.sink_spread * o, reach);

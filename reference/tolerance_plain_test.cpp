@@ -306,7 +306,7 @@ RowTolerance tolerances(Twin& twin) {
       reach = std::max(reach, a);
       distance += a;
     }
-    const Real lost = f.eta_exp / twin.l * distance, underflow = 4 * f.eta_acc * n;
+    const Real lost = f.eta_exp / twin.l * distance, underflow = 4 * f.eta_acc * (n + 2);
     const Real mixed = std::min(E, reach) + rounding + twin.g(n_c + 2, twin.kappa) * X + abs_small +
                        (twin.g(n_l + 2, twin.kappa) + small_l) * a + 3 * u * a + lost + f.u_in * X +
                        keep_error * a + underflow;
