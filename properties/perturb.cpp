@@ -41,6 +41,14 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
   result.inputs = inputs;
   result.watched.assign(num_rows(problem), 0);
   const std::vector<std::uint8_t> visible = visible_everywhere(problem, inputs);
+  AttentionInputs without = inputs;
+  without.bias = {};
+  // A bias of -inf gives weight 0 to finite keys alone: with NaN or Inf there the row is
+  // unspecified.
+  const std::vector<std::uint8_t> reached =
+      inputs.bias.present && replacement == Replacement::non_finite
+          ? visible_everywhere(problem, without)
+          : visible;
   const auto keys = static_cast<std::size_t>(problem.kv_len);
   const std::int64_t group = problem.num_heads / problem.num_kv_heads;
 
@@ -55,7 +63,7 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
       const std::size_t pivot_row = row_index(problem, b, pivot_head, pivot) * keys;
       std::vector<std::uint8_t> changed(keys, 0);
       for (std::int64_t j = 0; j < problem.kv_len; ++j) {
-        if (visible[pivot_row + static_cast<std::size_t>(j)]) continue;
+        if (reached[pivot_row + static_cast<std::size_t>(j)]) continue;
         changed[static_cast<std::size_t>(j)] = 1;
         result.changed = true;
         for (std::int64_t c = 0; c < problem.head_dim; ++c) {
@@ -77,7 +85,7 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
           bool sees_change = false, sees_any = false;
           for (std::size_t j = 0; j < keys; ++j) {
             sees_any = sees_any || visible[row * keys + j];
-            sees_change = sees_change || (visible[row * keys + j] && changed[j]);
+            sees_change = sees_change || (reached[row * keys + j] && changed[j]);
           }
           // The mean of V over all keys is what the convention wants of an empty row.
           if (!sees_any && problem.empty_output == EmptyOutput::mean_v) sees_change = true;
@@ -86,9 +94,7 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
     }
   }
 
-  AttentionInputs without = inputs;
   if (inputs.bias.present) {
-    without.bias = {};
     const auto serves = serves_visible(problem, inputs.bias, visible_everywhere(problem, without));
     without.bias = inputs.bias;
     for (std::size_t e = 0; e < serves.size(); ++e) {

@@ -141,7 +141,12 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
     const auto h = static_cast<std::int64_t>(row) / problem.q_len % problem.num_heads;
     const auto b = static_cast<std::int64_t>(row) / problem.q_len / problem.num_heads;
     if (spot->place != Place::v) {
-      for (std::size_t c = 0; c < width; ++c)
+      // Where dropout drops every visible key, o is an empty sum and depends on nothing.
+      const auto keys = static_cast<std::size_t>(problem.kv_len);
+      bool kept = !clean.keep.present;
+      for (std::size_t j = row * keys; j < (row + 1) * keys && !kept; ++j)
+        kept = visible[j] && clean.keep.values[j];
+      for (std::size_t c = 0; c < width && kept; ++c)
         owe_non_finite(Output::o, row * width + c, seen.o[row * width + c]);
       if (!seen.lse.empty()) owe_non_finite(Output::lse, row, seen.lse[row]);
       continue;
@@ -169,6 +174,15 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   const bool mean_of_v = problem.empty_output == EmptyOutput::mean_v && spot->place == Place::v;
   for (std::size_t row = 0; row < reached.size(); ++row)
     watched[row] = all_rows && !mean_of_v && !reached[row];
+  // A key that bias = -inf alone hides may still hand on a NaN: there the row is unspecified.
+  if (clean.bias.present && (spot->place == Place::k || spot->place == Place::v)) {
+    AttentionInputs without = clean;
+    without.bias = {};
+    const std::vector<std::uint8_t> seen_keys = visible_everywhere(problem, without);
+    const auto keys = static_cast<std::size_t>(problem.kv_len);
+    for (std::size_t row = 0; row < watched.size(); ++row)
+      if (seen_keys[row * keys + static_cast<std::size_t>(spot->j)]) watched[row] = 0;
+  }
   // A sink reaches every real row of its head, also the empty ones.
   if (spot->place == Place::sink)
     for (std::size_t row = 0; row < watched.size(); ++row)
