@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <set>
 
 #include "attest/case_line.hpp"
 #include "attest/names.hpp"
+#include "harness/complexity.hpp"
 
 namespace attest {
 
@@ -65,7 +67,7 @@ std::string what_happened(const Finding& finding) {
     // "changing a hidden key changes o[0,0,1,0] from ...": without the element.
     case Reason::law_broken: return detail.substr(0, detail.find('['));
     case Reason::not_deterministic: return "gives different results for the same call";
-    case Reason::wrong_reject: return "refuses what it declares";
+    case Reason::wrong_reject: return "refuses what it declares: " + detail;
     case Reason::wrong_accept: return "accepts what it does not declare";
     case Reason::junk_status: return "returns a status that means nothing";
     case Reason::exited: return "ends the process";
@@ -178,8 +180,9 @@ Contrast contrast_of(const WorkList& work, const std::vector<UnitResult>& result
 /// Conditions on sizes, data and dtype that all failing cases share and most passing ones lack, the
 /// most telling first, at most two.
 std::vector<std::string> telling_conditions(const Contrast& contrast) {
-  constexpr std::size_t kFewest = 5;
-  if (contrast.failing.size() < kFewest || contrast.passing.size() < kFewest) return {};
+  // By chance alone all n failing cases share a condition of that share with share^n.
+  constexpr double kChance = 1e-3;
+  if (contrast.passing.empty()) return {};
   struct Scored {
     double share;
     int family;
@@ -190,7 +193,8 @@ std::vector<std::string> telling_conditions(const Contrast& contrast) {
     if (!std::all_of(contrast.failing.begin(), contrast.failing.end(), holds)) return;
     const auto shared = std::count_if(contrast.passing.begin(), contrast.passing.end(), holds);
     const double share = static_cast<double>(shared) / static_cast<double>(contrast.passing.size());
-    if (share < 0.6) scored.push_back({share, family, text});
+    const double chance = std::pow(share, static_cast<double>(contrast.failing.size()));
+    if (chance < kChance) scored.push_back({share, family, text});
   };
   for (const SizeCondition& size : kSizeConditions) consider(size.family, size.text, size.holds);
   const AttentionProblem& example = contrast.failing.front();
@@ -216,12 +220,6 @@ std::string join(const std::vector<std::string>& parts) {
   return text;
 }
 
-double size_measure(const AttentionProblem& p) {
-  return static_cast<double>(p.batch * p.num_heads) * static_cast<double>(p.q_len + 1) *
-             static_cast<double>(p.kv_len + 1) * static_cast<double>(p.head_dim + p.v_head_dim) +
-         100.0 * static_cast<double>(features_of(p).size());
-}
-
 /// findings -> the root of their cause, smallest index first.
 std::vector<std::size_t> roots_of(const WorkList& work, const std::vector<Finding>& findings) {
   std::vector<std::size_t> root(findings.size());
@@ -240,7 +238,9 @@ std::vector<std::size_t> roots_of(const WorkList& work, const std::vector<Findin
       const Finding &a = findings[i], &b = findings[j];
       if (a.verdict != b.verdict || a.reason != b.reason) continue;
       if (what_happened(a) != what_happened(b)) continue;
-      if (a.needed == b.needed || explains(a.minimal, a.needed, b.minimal, work.declaration) ||
+      // A kernel that refuses with the same words refuses for the same reason.
+      if (a.reason == Reason::wrong_reject || a.needed == b.needed ||
+          explains(a.minimal, a.needed, b.minimal, work.declaration) ||
           explains(b.minimal, b.needed, a.minimal, work.declaration))
         unite(i, j);
     }
@@ -256,9 +256,7 @@ Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
     // What failed for good shows more than what failed once.
     const bool m_flaky = findings[m].reason == Reason::flaky;
     const bool s_flaky = findings[smallest].reason == Reason::flaky;
-    if (m_flaky != s_flaky
-            ? s_flaky
-            : size_measure(findings[m].minimal) < size_measure(findings[smallest].minimal))
+    if (m_flaky != s_flaky ? s_flaky : is_simpler(findings[m].minimal, findings[smallest].minimal))
       smallest = m;
   }
   const Finding& shown = findings[smallest];
@@ -287,6 +285,8 @@ Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
     const auto feature = static_cast<Feature>(f);
     if (feature == Feature::lse || !(common & feature_bit(feature))) continue;
     cause.features.emplace_back(name(feature));
+    // bias_neg_inf says it already.
+    if (feature == Feature::bias && (common & feature_bit(Feature::bias_neg_inf))) continue;
     conditions.push_back(condition(feature));
   }
   for (std::string& telling :
