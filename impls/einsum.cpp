@@ -7,9 +7,9 @@
 //
 // What a query sees is an array of bytes "rqk", narrowed by one rule after the other.
 //
-// Contract: computes in f32 (f64 for f64); weights are normalised before the product with V and not
-// rounded to the storage type. RoPE comes from the caller's tables. Query rows are taken in slices
-// of about a million scores; a work item is one sequence and key/value head.
+// Contract: computes in f32 (f64 for f64); weights stay unrounded, outputs are divided by their
+// sum. RoPE comes from the caller's tables. Query rows are taken in slices of about a million
+// scores; a work item is one sequence and key/value head.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -85,7 +85,7 @@ class Einsum {
   struct Workspace {
     Named<C> queries, keys, values, scores, outputs;
     Named<std::uint8_t> visible, counted;
-    std::vector<C> channels, turned;
+    std::vector<C> channels, turned, sums;
   };
 
  public:
@@ -226,9 +226,14 @@ class Einsum {
     }
   }
 
-  /// One row: scores := weights that sum to 1 (less what the sink takes). Returns lse; a row that
-  /// sees nothing has the sink's logit, or -inf.
-  C softmax(C* row, const std::uint8_t* sees, std::int64_t n, C sink) const {
+  /// What a row of weights sums to, the sink's share included, and the logarithm of that before the
+  /// maximum was taken out.
+  struct Total {
+    C sum, lse;
+  };
+
+  /// One row: scores := exp(scores - max), 0 where not visible.
+  Total exponentiate(C* row, const std::uint8_t* sees, std::int64_t n, C sink) const {
     C max = sink;
     for (std::int64_t j = 0; j < n; ++j)
       if (sees[j]) max = std::max(max, row[j]);
@@ -236,15 +241,12 @@ class Einsum {
     C sum = sink == -kInfinity ? C{0} : std::exp(sink - max);
     bool empty = true;
     for (std::int64_t j = 0; j < n; ++j) {
-      if (!sees[j]) continue;
-      empty = false;
-      row[j] = std::exp(row[j] - max);
+      empty = empty && !sees[j];
+      row[j] = sees[j] ? std::exp(row[j] - max) : C{0};
       sum += row[j];
     }
-    if (empty) return sink;
-    for (std::int64_t j = 0; j < n; ++j)
-      if (sees[j]) row[j] /= sum;
-    return max + std::log(sum);
+    if (empty) return {C{1}, sink};
+    return {sum, max + std::log(sum)};
   }
 
   /// Query rows [begin, begin + count) of the sequence, for all heads that share g.
@@ -258,12 +260,15 @@ class Einsum {
     const TensorView<const C> sinks(p.sink);
     const TensorView<C> lse(p.lse);
     const std::int64_t n = at.num_keys;
+    C* const sums = scratch(w.sums, s.group * count);
     for (std::int64_t r = 0; r < s.group; ++r)
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t h = g * s.group + r, row = (r * count + i) * n;
-        const C result = softmax(w.scores.values.data() + row, w.visible.values.data() + row, n,
-                                 sinks ? sinks(h) : -kInfinity);
-        if (lse) lse(at.batch, h, at.first_query + begin + i) = result;
+        const Total total =
+            exponentiate(w.scores.values.data() + row, w.visible.values.data() + row, n,
+                         sinks ? sinks(h) : -kInfinity);
+        sums[r * count + i] = total.sum;
+        if (lse) lse(at.batch, h, at.first_query + begin + i) = total.lse;
       }
 
     if (p.keep) {
@@ -276,9 +281,10 @@ class Einsum {
       });
     }
     contract("rqk,kv->rqv", w.scores, w.values, w.outputs, &w.visible);
-    for_each(w.outputs, [&](std::int64_t r, std::int64_t i, std::int64_t c, C& value) {
+    for_each(w.outputs, [&](std::int64_t r, std::int64_t i, std::int64_t c, C value) {
       output_row<Storage>(p.o, at.batch, g * s.group + r,
-                          at.first_query + begin + i)[c * p.o->strides[3]] = narrow<Storage>(value);
+                          at.first_query + begin + i)[c * p.o->strides[3]] =
+          narrow<Storage>(value / sums[r * count + i]);
     });
   }
 

@@ -219,6 +219,31 @@ TEST_P(Implementation, DroppedKeyCountsInTheSumAlone) {
   EXPECT_FLOAT_EQ(std::log(3.0f), static_cast<float>(call.log_sum(0)));
 }
 
+TEST_P(Implementation, VisibleNanComesOutThoughEveryKeyIsDropped) {
+  SmallCall call;
+  Tensor keep(kDlUint8, {1, 1, 2, 3});
+  keep.fill([](const Shape&) { return 0; });
+  call.p.keep = keep.dl();
+  call.p.dropout_p = 0.5;
+  ASSERT_EQ(kernel.forward(call.p), ATTEST_OK);
+  EXPECT_EQ(0, call.out(0));
+  call.q.set({0, 0, 0, 0}, NAN);
+  ASSERT_EQ(kernel.forward(call.p), ATTEST_OK);
+  EXPECT_FALSE(std::isfinite(call.out(0)));
+  EXPECT_EQ(0, call.out(1));
+}
+
+TEST_P(Implementation, NoSequenceNeedsNoList) {
+  SmallCall call;
+  Tensor q(dl_dtype(DType::f32), {0, 1, 2, 1}), k(dl_dtype(DType::f32), {0, 1, 3, 1});
+  Tensor o(dl_dtype(DType::f32), {0, 1, 2, 1}), lse(dl_dtype(DType::f32), {0, 1, 2});
+  call.p.q = q.dl(), call.p.k = k.dl(), call.p.v = k.dl(), call.p.o = o.dl();
+  call.p.lse = lse.dl();
+  call.p.base = ATTEST_BASE_PREFIX;
+  call.p.align = ATTEST_ALIGN_Q_OFFSET;
+  EXPECT_EQ(kernel.forward(call.p), ATTEST_OK) << kernel.message();
+}
+
 TEST_P(Implementation, TakesStrideZero) {
   SmallCall call;
   call.v.broadcast_axis(2);

@@ -129,10 +129,12 @@ inline Sizes read_sizes(const attest_attention& p) {
   }
   check_tensor(p.cu_seqlens_q, "cu_seqlens_q", kDlInt32, {s.sequences + 1});
   check_tensor(p.cu_seqlens_k, "cu_seqlens_k", kDlInt32, {s.sequences + 1});
-  if ((p.align == ATTEST_ALIGN_Q_OFFSET) != (p.q_offset != nullptr))
-    throw Invalid("q_offset goes with align=q_offset");
-  if ((p.base == ATTEST_BASE_PREFIX) != (p.prefix_len != nullptr))
-    throw Invalid("prefix_len goes with base=prefix");
+  // Without a sequence a list has no entries, and may as well be absent.
+  const auto goes_with = [&](bool wanted, const DLTensor* list, const char* what) {
+    if (wanted != (list != nullptr) && s.sequences > 0) throw Invalid(what);
+  };
+  goes_with(p.align == ATTEST_ALIGN_Q_OFFSET, p.q_offset, "q_offset goes with align=q_offset");
+  goes_with(p.base == ATTEST_BASE_PREFIX, p.prefix_len, "prefix_len goes with base=prefix");
   check_tensor(p.q_offset, "q_offset", kDlInt32, {s.sequences});
   check_tensor(p.prefix_len, "prefix_len", kDlInt32, {s.sequences});
   if (p.window_left < -1 || p.window_right < -1 || p.global_tokens < 0)
