@@ -28,7 +28,7 @@ struct PrecisionProfile {
   double c_acc =
       1;  ///< 1: round to nearest; 2: truncating accumulator, selects the worst-case bound
   double eta_acc = 0x1p-149;          ///< underflow of one accumulation
-  double u_in = 0;                    ///< q and k rounded before the product (tf32: 2^-11)
+  double u_in = 0;                    ///< q, k and v rounded before products (tf32: 2^-11)
   double u_score = 0, eta_score = 0;  ///< score stored in a narrow type
   double max_score = 0;               ///< largest finite stored score; 0: that of the accumulator
   double u_p = 0, eta_p = 0;          ///< P before P.V

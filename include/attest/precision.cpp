@@ -40,12 +40,12 @@ PrecisionProfile mma_f32acc_preset(DType dtype) {
   return profile;
 }
 
-/// q, k, P and V pass through tf32. f16 and bf16 values are exact in it, so only P is rounded
-/// there. For f32 the product P.V carries two such roundings, P's and V's: u_p counts both.
+/// q, k, P and V pass through tf32. For f32, u_in stands for all three inputs, V included
+/// (docs/tolerance.md); f16 and bf16 values are exact in tf32, so only P is rounded there.
 PrecisionProfile f32_tf32_preset(DType dtype) {
   PrecisionProfile profile = accumulating_in(DType::f32, dtype);
   profile.u_in = dtype == DType::f32 ? kTf32Roundoff : 0;
-  profile.u_p = dtype == DType::f32 ? 2 * kTf32Roundoff : kTf32Roundoff;
+  profile.u_p = kTf32Roundoff;
   profile.eta_p = 0x1p-137;  // half of tf32's smallest subnormal
   return profile;
 }

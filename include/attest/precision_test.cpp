@@ -58,7 +58,7 @@ TEST(PrecisionPreset, MmaRoundsPToTheStorageType) {
 TEST(PrecisionPreset, Tf32RoundsInputsAndP) {
   PrecisionProfile single = plain_f32();
   single.u_in = 0x1p-11;
-  single.u_p = 0x1p-10;
+  single.u_p = 0x1p-11;
   single.eta_p = 0x1p-137;
   EXPECT_EQ(preset("f32_tf32", DType::f32), single);
   PrecisionProfile brain = preset("f32", DType::bf16);
