@@ -96,7 +96,6 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
 
   if (inputs.bias.present) {
     const auto serves = serves_visible(problem, inputs.bias, visible_everywhere(problem, without));
-    without.bias = inputs.bias;
     for (std::size_t e = 0; e < serves.size(); ++e) {
       if (serves[e]) continue;
       result.inputs.bias.values[e] = junk(replacement, e, 64);
@@ -105,6 +104,9 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
   }
   if (inputs.mask.present) {
     without.mask = {};
+    // A key that the mask and a bias of -inf both hide must stay hidden: the bias counts as changed
+    // above, and not at all where the key may hold NaN.
+    without.bias = replacement == Replacement::finite ? result.inputs.bias : Dense<double>{};
     const auto serves = serves_visible(problem, inputs.mask, visible_everywhere(problem, without));
     for (std::size_t e = 0; e < serves.size(); ++e) {
       if (serves[e]) continue;
