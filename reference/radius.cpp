@@ -26,31 +26,32 @@ HWY_INLINE V Scaled(double factor, const Buffer<double>& values, std::size_t x) 
 }
 
 /// Twice the bound on the absolute error of z_j - m plus the relative one of exp, of one vector of
-/// keys. No damping by the softcap: what it does to an error of finite size is at most nothing.
-/// Each term is made small before it is added, since a finite mask value may be the largest double.
+/// keys. Each term is made small before it is added, since a finite mask value may be the largest
+/// double.
 HWY_INLINE V WeightError(const Engine& engine, const ScoreRules& rules, double dot_units,
                          const RowScores& row, std::size_t x) {
   const Tag d;
   const double unit = 2 * engine.unit;
-  const V z = hn::LoadU(d, row.z.data() + x);
-  const V below = hn::Sub(z, hn::Set(d, row.m));
-  V error = hn::Set(d, unit * engine.exp_units);
-  error = hn::Add(error, hn::Mul(hn::Set(d, unit), hn::Abs(below)));
-  error = hn::Add(error, Scaled(unit * dot_units, row.abs_dot, x));
+  V error = Scaled(unit * dot_units, row.abs_dot, x);
   if (rules.rope) error = hn::Add(error, Scaled(unit * 10, row.rope_abs, x));
+  if (rules.alibi) error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
   if (rules.softcap > 0) {
+    // |tanh(x + e) - tanh(x)| <= exp(2e) (1 - tanh^2 x) e: both t and its rounding count.
     error = hn::Add(error, Scaled(unit, row.s, x));
+    const V damping = hn::Add(hn::LoadU(d, row.damping.data() + x), hn::Set(d, 0x1p-49));
+    const auto small = hn::Lt(error, hn::Set(d, rules.softcap / 4));
+    error = hn::IfThenElse(small, hn::Mul(error, hn::Mul(damping, hn::Set(d, 1.65))), error);
     error = hn::Add(error, Scaled(unit * (engine.tanh_units + 4), row.capped, x));
+    if (rules.alibi) error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
   }
-  if (rules.alibi) {
-    error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
-    error = hn::Add(error, Scaled(unit * 2, row.capped, x));
-  }
+  const V z = hn::LoadU(d, row.z.data() + x);
+  if (rules.alibi) error = hn::Add(error, Scaled(unit * 2, row.capped, x));
   if (rules.bias) {
     error = hn::Add(error, Scaled(unit * 2, row.bias, x));
     error = hn::Add(error, hn::Mul(hn::Set(d, unit), hn::Abs(z)));
   }
-  return error;
+  const V below = hn::Abs(hn::Sub(z, hn::Set(d, row.m)));
+  return hn::Add(error, hn::Mul(hn::Set(d, unit), hn::Add(below, hn::Set(d, engine.exp_units))));
 }
 
 /// The number of the largest score; n where it is the sink.
@@ -128,7 +129,9 @@ double radius_o(const Engine& engine, const RowError& error, const ChannelSums& 
   // o and the computed o both lie between the smallest and the largest x.
   const double moved = std::min(1.01 * sums.error_sum[c], 2 * max_abs_v);
   const double steps = 2 * engine.unit * (error.sum_units * (abs_sum + o) + 8 * o);
-  return unit * (moved + steps) + (ends ? 0x1p-1074 : 0);
+  const bool subnormal = 0 < abs_sum && abs_sum < 0x1p-900;
+  const double underflow = subnormal ? error.sum_units * 0x1p-1073 : 0;
+  return unit * (moved + steps + underflow) + (ends ? 0x1p-1074 : 0);
 }
 
 }  // namespace attest
