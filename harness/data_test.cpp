@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -400,6 +401,32 @@ TEST(Data, SideTensorsFollowTheirKind) {
   const auto drawn = make_inputs(problem("b=3 hq=8 alibi=absolute slopes=per_batch")).slopes;
   EXPECT_EQ(drawn.shape, (std::array<std::int64_t, 4>{3, 8, 1, 1}));
   for (const double slope : drawn.values) EXPECT_TRUE(slope > 0 && slope <= 1);
+}
+
+TEST(Data, SlopesAreRoundedToTheirTypeAndSharedByTheBatchWhereListedOnce) {
+  // The ninth of twelve heads has 2^(-4 * 1/8), no f32 number.
+  EXPECT_EQ(make_inputs(problem("hq=12 alibi=absolute")).slopes.at(0, 8, 0, 0),
+            static_cast<float>(std::exp2(-0.5)));
+  const std::string listed = "b=2 hq=2 alibi=signed slopes=list slope_values=";
+  EXPECT_EQ(make_inputs(problem(listed + "0.5,2")).slopes.shape,
+            (std::array<std::int64_t, 4>{1, 2, 1, 1}));
+  EXPECT_EQ(make_inputs(problem(listed + "0.5,2,1,0")).slopes.at(1, 0, 0, 0), 1);
+}
+
+TEST(Data, ATinyScaleLeavesTheInputsWithinEveryType) {
+  for (const char* family : {"all_high", "needle", "saturated", "rising"})
+    for (const double value : make_inputs(problem(std::string("dtype=f16 scale=1e-12 lk=40 d=3 "
+                                                              "data=") +
+                                                  family))
+                                  .k.values)
+      EXPECT_LE(std::fabs(value), 60000) << family;
+}
+
+TEST(Data, AnEmptyBatchHasNoPositionsToTakeABiasFrom) {
+  AttentionProblem p = problem("b=0 lq=3 lk=3 bias=t5 bias_axes=hqk");
+  p.align = Align::q_offset;
+  ASSERT_EQ(problem_error(p), std::nullopt);
+  EXPECT_EQ(make_inputs(p).bias.values, std::vector<double>(9, 0.0));
 }
 
 TEST(Data, AbsentTensorsStayAbsentAndEmptyOnesArePresent) {

@@ -90,6 +90,33 @@ TEST(Judge, FindsExactlyThePlantedElements) {
   }
 }
 
+TEST(Judge, TheIndexIsTheLogicalOne) {
+  const AttentionProblem p = problem("b=2 hq=4 lq=3 lk=5 d=7");
+  const Expected expected = plain_answer(p);
+  std::vector<double> o = expected.o.value;
+  o[((1 * 4 + 2) * 3 + 1) * 7 + 6] = 0;
+  EXPECT_EQ(judge_o(expected, o, true, p).worst->index, (std::vector<std::int64_t>{1, 2, 1, 6}));
+  std::vector<double> lse = expected.lse.value;
+  lse[(1 * 4 + 2) * 3 + 1] = 0;
+  EXPECT_EQ(judge_values(p, expected, Output::lse, lse, true).worst->index,
+            (std::vector<std::int64_t>{1, 2, 1}));
+}
+
+TEST(Judge, SaysWhatIsWrongInOneSentence) {
+  Expected expected = plain_answer(kProblem);
+  std::vector<double> actual = expected.o.value;
+  actual[4] = 0.25;
+  EXPECT_EQ(judge_o(expected, actual).detail,
+            "o[0,0,1,0] is 0.25, expected 0.5: off by 1.02e+03 times the tolerance");
+  actual[4] = kNan;
+  EXPECT_EQ(judge_o(expected, actual).detail, "o[0,0,1,0] is nan where 0.5 is expected");
+  expected.o.t_mixed[4] = expected.o.t_stat[4] = expected.o.value[4] = 0;
+  actual[4] = 0.25;
+  EXPECT_EQ(judge_o(expected, actual).detail, "o[0,0,1,0] is 0.25 and must be 0 exactly");
+  expected.rows.assign(6, RowKind::outside_domain);
+  EXPECT_EQ(judge_o(expected, actual).detail, "every row lies outside what can be judged by value");
+}
+
 TEST(Judge, TheToleranceItselfIsAllowedAndTheNextNumberIsNot) {
   const Expected expected = plain_answer(kProblem);
   std::vector<double> actual = expected.o.value;
