@@ -55,7 +55,9 @@ std::string subject_name(const Record& record) {
 
 std::string subject_word(const Record& record) {
   const SubjectInfo& subject = record.subject;
-  return shell_word(plain(subject.built_in || subject.path.empty() ? subject.name : subject.path));
+  const std::string name = plain(subject.name);
+  return shell_word(subject.built_in || subject.path.empty() ? name
+                                                             : plain(subject.path) + '#' + name);
 }
 
 std::string verdict_sentence(const Record& record) {
@@ -130,9 +132,14 @@ std::vector<CauseView> causes_by_urgency(const Record& record) {
 
 std::string cause_sentence(const CauseView& view) {
   const Cause& cause = *view.cause;
+  const std::string sentence = plain(cause.sentence);
   std::string text(name(cause.verdict));
-  if (cause.reason != Reason::none) text += fmt::format(", {}", name(cause.reason));
-  text += fmt::format(": {}", plain(cause.sentence));
+  if (cause.reason != Reason::none)
+    text += fmt::format(", {}: {}", name(cause.reason), sentence);
+  else if (sentence.rfind(text, 0) == 0)  // "crashes: signal 11" says it already
+    text = sentence;
+  else
+    text += ": " + sentence;
   if (view.expected) {
     text += " (expected";
     if (!view.smallest->expected_why.empty())

@@ -16,7 +16,7 @@ std::string_view verdict_word(SuiteVerdict verdict);
 
 /// "naive 1.0"
 std::string subject_name(const Record& record);
-/// How the command line names the subject: a built-in's name or a library's path, for a shell.
+/// How the command line names the subject, for a shell: a built-in's name, or library#kernel.
 std::string subject_word(const Record& record);
 
 /// What the verdict rests on: "412 of 20,312 cases fail, 3 causes".

@@ -140,7 +140,8 @@ Lines matrix_block(const Record& record, const std::vector<MatrixRow>& shown, bo
 }
 
 /// Where something fails: the features with the largest share of failures. A common feature fails
-/// with every bug; a high share points at the one that matters.
+/// with every bug; a high share points at the one that matters. A share of few cases says little,
+/// so twenty more that pass are assumed.
 Lines failing_matrix(const Record& record, std::vector<MatrixRow> all, std::size_t max_rows) {
   std::erase_if(all, [](const MatrixRow& row) { return row.cases + row.unsupported == 0; });
   const auto clean =
@@ -148,8 +149,7 @@ Lines failing_matrix(const Record& record, std::vector<MatrixRow> all, std::size
   std::erase_if(all, [](const MatrixRow& row) { return row.failed == 0; });
   if (all.empty()) return {};
   const auto share = [](const MatrixRow& row) {
-    return static_cast<double>(row.failed) /
-           static_cast<double>(std::max<std::int64_t>(row.cases, 1));
+    return static_cast<double>(row.failed) / static_cast<double>(row.cases + 20);
   };
   std::stable_sort(all.begin(), all.end(), [&share](const MatrixRow& a, const MatrixRow& b) {
     return share(a) > share(b);

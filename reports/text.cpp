@@ -218,8 +218,10 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
 
 std::string shell_word(std::string_view word) {
   constexpr std::string_view kSafe =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
-  if (!word.empty() && word.find_first_not_of(kSafe) == word.npos) return std::string(word);
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%#";
+  // A '#' starts a comment at the start of a word alone.
+  if (!word.empty() && word[0] != '#' && word.find_first_not_of(kSafe) == word.npos)
+    return std::string(word);
   std::string result = "'";
   for (char c : word) {
     if (c == '\'')

@@ -117,6 +117,8 @@ TEST(Text, Shortens) {
 
 TEST(Text, QuotesForAShell) {
   EXPECT_EQ(shell_word("./libmine.so"), "./libmine.so");
+  EXPECT_EQ(shell_word("./libmine.so#fast"), "./libmine.so#fast");
+  EXPECT_EQ(shell_word("#fast"), "'#fast'");
   EXPECT_EQ(shell_word("a b"), "'a b'");
   EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
   EXPECT_EQ(shell_word("$(rm)"), "'$(rm)'");
