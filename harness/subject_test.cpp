@@ -44,6 +44,10 @@ class Accidents : public testing::TestWithParam<Expected> {};
 
 TEST_P(Accidents, AreNamedAndTheNextHostGoesOn) {
   const Expected& expected = GetParam();
+#if defined(ATTEST_SANITIZED)
+  if (std::string(expected.kernel) == "null_after_malloc")
+    GTEST_SKIP() << "the sanitizer's allocator is not ours to count in";
+#endif
   auto subject = host_of("accidents", expected.kernel);
   ASSERT_NE(subject, nullptr);
   for (int round = 0; round < 2; ++round) {
@@ -208,7 +212,9 @@ TEST(Host, FollowsAnArenaThatGrows) {
   large.head_dim = large.v_head_dim = 64;
   for (const AttentionProblem& problem : {small_problem(), large, small_problem()}) {
     const AttentionInputs inputs = small_inputs(problem);
-    const Observation seen = observe(*subject, problem, inputs, quick());
+    CallOptions patient = quick();
+    patient.limits.cpu_seconds = 20;  // the large one takes 0.3 s under a sanitizer
+    const Observation seen = observe(*subject, problem, inputs, patient);
     ASSERT_TRUE(seen.ok());
     double sum = 0;
     for (std::int64_t j = 0; j < problem.kv_len; ++j) sum += inputs.v.at(1, 1, j, 2);
