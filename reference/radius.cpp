@@ -25,6 +25,25 @@ HWY_INLINE V Scaled(double factor, const Buffer<double>& values, std::size_t x) 
   return hn::Mul(hn::Set(d, factor), hn::Abs(hn::LoadU(d, values.data() + x)));
 }
 
+/// What is left behind the softcap of the error `error` of its argument:
+/// |tanh(x + e) - tanh(x)| <= exp(2e) (1 - tanh^2 x) e, where both t and its rounding count, and at
+/// most 1 - tanh(|x| - e) <= 2 exp(-2(|x| - e)), which needs no small e.
+HWY_INLINE V BehindSoftcap(const Engine& engine, const ScoreRules& rules, const RowScores& row,
+                           std::size_t x, V error) {
+  const Tag d;
+  V argument = hn::LoadU(d, row.s.data() + x);
+  if (rules.alibi_inside) argument = hn::Add(argument, hn::LoadU(d, row.alibi.data() + x));
+  const V least = hn::Max(hn::Sub(hn::Abs(argument), error), hn::Zero(d));
+  const V beyond = hn::Mul(hn::Set(d, 2 * rules.softcap),
+                           hn::Exp(d, hn::Mul(hn::Set(d, -2 / rules.softcap), least)));
+  const V damping = hn::Add(hn::LoadU(d, row.damping.data() + x), hn::Set(d, 0x1p-49));
+  const auto small = hn::Lt(error, hn::Set(d, rules.softcap / 4));
+  const V damped = hn::Mul(error, hn::Mul(damping, hn::Set(d, 1.65)));
+  error = hn::Min(hn::Min(error, beyond), hn::IfThenElse(small, damped, error));
+  const double tanh_units = 2 * engine.unit * (engine.tanh_units + 4);
+  return hn::Add(error, Scaled(tanh_units, row.capped, x));
+}
+
 /// Twice the bound on the absolute error of z_j - m plus the relative one of exp, of one vector of
 /// keys. Each term is made small before it is added, since a finite mask value may be the largest
 /// double.
@@ -34,18 +53,16 @@ HWY_INLINE V WeightError(const Engine& engine, const ScoreRules& rules, double d
   const double unit = 2 * engine.unit;
   V error = Scaled(unit * dot_units, row.abs_dot, x);
   if (rules.rope) error = hn::Add(error, Scaled(unit * 10, row.rope_abs, x));
-  if (rules.alibi) error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
   if (rules.softcap > 0) {
-    // |tanh(x + e) - tanh(x)| <= exp(2e) (1 - tanh^2 x) e: both t and its rounding count.
     error = hn::Add(error, Scaled(unit, row.s, x));
-    const V damping = hn::Add(hn::LoadU(d, row.damping.data() + x), hn::Set(d, 0x1p-49));
-    const auto small = hn::Lt(error, hn::Set(d, rules.softcap / 4));
-    error = hn::IfThenElse(small, hn::Mul(error, hn::Mul(damping, hn::Set(d, 1.65))), error);
-    error = hn::Add(error, Scaled(unit * (engine.tanh_units + 4), row.capped, x));
-    if (rules.alibi) error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
+    if (rules.alibi_inside) error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
+    error = BehindSoftcap(engine, rules, row, x, error);
   }
   const V z = hn::LoadU(d, row.z.data() + x);
-  if (rules.alibi) error = hn::Add(error, Scaled(unit * 2, row.capped, x));
+  if (rules.alibi) {
+    error = hn::Add(error, Scaled(unit * 3, row.alibi, x));
+    error = hn::Add(error, Scaled(unit * 2, row.capped, x));
+  }
   if (rules.bias) {
     error = hn::Add(error, Scaled(unit * 2, row.bias, x));
     error = hn::Add(error, hn::Mul(hn::Set(d, unit), hn::Abs(z)));
