@@ -2,8 +2,11 @@
 #include "harness/search.hpp"
 
 #include <chrono>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "attest/case_line.hpp"
 #include "harness/complexity.hpp"
 #include "harness/simpler.hpp"
 
@@ -38,12 +41,13 @@ Shrunk shrink(const Requirement& requirement, CaseContext& context, const Attent
   Shrunk shrunk;
   shrunk.problem = problem;
   shrunk.result = result;
+  std::unordered_set<std::string> tried;  // leaps come up again after every step
   bool progress = true;
   while (progress) {
     progress = false;
     for (const AttentionProblem& candidate : simpler(shrunk.problem)) {
       const auto next = usable(requirement, context.declaration(), candidate, shrunk.problem);
-      if (!next) continue;
+      if (!next || !tried.insert(print_case(*next)).second) continue;
       if (shrunk.tries >= budget.tries || Clock::now() >= end) {
         shrunk.fully = false;
         return shrunk;

@@ -20,12 +20,35 @@ void Steps::propose(AttentionProblem edited) {
 
 namespace {
 
+/// Leaps that end most searches for an accident, which has nothing to do with the values: a hang
+/// costs its time limit at every step that is accepted.
+void plainest(Steps& steps) {
+  for (const bool keep_lengths : {false, true})
+    for (const bool keep_data : {false, true})
+      steps.edit([&](AttentionProblem& p) {
+        for (const Switch& feature : switches()) feature.off(p);
+        p.batch = p.num_heads = p.num_kv_heads = p.head_dim = p.v_head_dim = 1;
+        if (!keep_lengths) p.q_len = p.kv_len = 1;
+        if (keep_data) return;
+        p.data = Family::zeros;
+        p.seed = 0;
+      });
+}
+
 void features_off(Steps& steps) {
   steps.edit([](AttentionProblem& p) {
     for (const Switch& feature : switches()) feature.off(p);
   });
+  const auto on = [&](const Switch& feature) { return feature.on(steps.from()); };
+  for (const Switch& kept : switches()) {
+    if (!on(kept)) continue;
+    steps.edit([&](AttentionProblem& p) {
+      for (const Switch& feature : switches())
+        if (&feature != &kept) feature.off(p);
+    });
+  }
   for (const Switch& feature : switches())
-    if (feature.on(steps.from())) steps.edit(feature.off);
+    if (on(feature)) steps.edit(feature.off);
 }
 
 std::vector<std::vector<std::int64_t>*> per_sequence_lists(AttentionProblem& p) {
@@ -156,6 +179,7 @@ std::vector<std::int64_t> smaller_extents(std::int64_t extent) {
 
 std::vector<AttentionProblem> simpler(const AttentionProblem& problem) {
   Steps steps(problem);
+  plainest(steps);
   features_off(steps);
   batch_down(steps);
   heads_down(steps);

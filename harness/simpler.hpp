@@ -8,10 +8,11 @@
 
 namespace attest {
 
-/// Only legal problems, each smaller in a fixed measure, so that repeated steps end. Order: all
-/// features off; each off; heads and batch to 1; each dim to 1, half, minus one; coupled dims;
-/// windows down; every smaller enum value; data family to the simplest; seed to 0 and half; for
-/// tiny problems literal data, each value towards 0 and 1.
+/// Only legal problems, each smaller in a fixed measure, so that repeated steps end. Order: a few
+/// leaps to the plainest problems; all features off; all but one; each off; heads and batch to 1;
+/// each dim to 1, half, minus one; coupled dims; windows down; every smaller enum value; data
+/// family to the simplest; seed to 0 and half; for tiny problems literal data, each value towards 0
+/// and 1.
 std::vector<AttentionProblem> simpler(const AttentionProblem& problem);
 
 /// The same problem with its values written out (data=list), where it is small enough for one line.

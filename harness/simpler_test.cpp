@@ -63,9 +63,13 @@ TEST(Simpler, FollowingAnyStepsEnds) {
   }
 }
 
-TEST(Simpler, TheBoldestStepComesFirst) {
+TEST(Simpler, TheBoldestStepsComeFirst) {
   const auto p = problem("b=2 hq=4 hkv=2 lq=3 lk=5 d=4 base=causal softcap=2 mask=random seed=9");
-  EXPECT_EQ(print_case(simpler(p).front()), "attention.forward b=2 hq=2 lq=3 lk=5 d=4 seed=9");
+  const std::vector<AttentionProblem> found = simpler(p);
+  const char* const first[] = {"data=zeros", "seed=9", "lq=3 lk=5 data=zeros", "lq=3 lk=5 seed=9",
+                               "b=2 hq=2 lq=3 lk=5 d=4 seed=9"};
+  for (std::size_t n = 0; n < std::size(first); ++n)
+    EXPECT_EQ(print_case(found[n]), std::string("attention.forward ") + first[n]);
 }
 
 TEST(Simpler, OffersCoupledSteps) {
