@@ -14,34 +14,34 @@ namespace {
 int* volatile nowhere = nullptr;
 
 class Segfault : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     if (unlucky(p)) *nowhere = 1;
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(Segfault, "segfault", "1.0", kSimple);
 
 class Abort : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     if (unlucky(p)) std::abort();
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(Abort, "abort", "1.0", kSimple);
 
 class Exit : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     if (unlucky(p)) _exit(0);
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(Exit, "exit", "1.0", kSimple);
 
 class Hang : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     volatile std::int64_t left = very_unlucky(p) ? 1 : 0, step = 0;
     while (left > 0) left = left - step;
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(Hang, "hang", "1.0", kSimple);
@@ -50,32 +50,32 @@ constexpr std::size_t kPiece = std::size_t{16} << 20;
 
 /// Takes memory for ever; when there is no more, asks again.
 class Allocate : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     while (very_unlucky(p)) {
       void* volatile piece = std::malloc(kPiece);
       if (piece) std::memset(piece, 1, kPiece);
     }
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(Allocate, "allocate", "1.0", kSimple);
 
 /// Takes memory for ever and does not look whether it got some.
 class NullDerefAfterMalloc : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     while (very_unlucky(p)) {
       auto* volatile piece = static_cast<volatile char*>(std::malloc(kPiece));
       piece[0] = 1;
     }
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(NullDerefAfterMalloc, "null_deref_after_malloc", "1.0", kSimple);
 
 class StackOverflow : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     if (unlucky(p)) descend(1);
-    Simple::forward(p, context);
+    attend(p);
   }
   static int descend(int depth) {
     volatile char frame[4096];

@@ -45,8 +45,8 @@ ATTEST_PLUGIN(TopLeft, "top_left", "1.0",
 
 /// Wrong in three of ten calls, as a race would be.
 class Flaky : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
-    Simple::forward(p, context);
+  void serve(const attest_attention& p) const override {
+    attend(p);
     // The high bits of the product: the clock itself may tick in multiples of ten.
     const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
     const std::uint64_t lot = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15u) >> 40;
@@ -59,11 +59,11 @@ ATTEST_PLUGIN(Flaky, "flaky", "1.0",
 
 /// Right, and talks.
 class Prints : public Simple {
-  void forward(const attest_attention& p, const Context& context) override {
+  void serve(const attest_attention& p) const override {
     std::puts("{\"verdict\": \"excellent\"}");
     std::fputs("warning: this kernel prints\n", stderr);
     std::fflush(stdout);
-    Simple::forward(p, context);
+    attend(p);
   }
 };
 ATTEST_PLUGIN(Prints, "prints", "1.0", kSimple);
