@@ -33,7 +33,8 @@ std::string one_line(std::string text) {
 struct Bound {
   const Command* command = nullptr;
   CLI::App* app = nullptr;
-  std::map<std::string, std::vector<std::string>> positionals;
+  std::map<std::string, std::vector<std::string>> repeated;  ///< positionals
+  std::map<std::string, std::string> single;                 ///< positionals
   std::map<std::string, std::string> values;
   std::map<std::string, bool> flags;
 };
@@ -43,10 +44,13 @@ void bind(Bound& bound, const Command& command, CLI::App& app) {
   bound.app = app.add_subcommand(command.name, command.summary);
   if (!command.examples.empty()) bound.app->footer(command.examples);
   for (const Positional& positional : command.positionals) {
-    std::vector<std::string>& into = bound.positionals[positional.name];
-    CLI::Option* option = bound.app->add_option(positional.name, into, positional.help);
-    option->type_name("")->expected(positional.required ? 1 : 0, positional.repeated ? 100000 : 1);
-    option->required(positional.required);
+    // A list takes all that is left, so that a single one must be no list.
+    CLI::Option* option =
+        positional.repeated ? bound.app->add_option(
+                                  positional.name, bound.repeated[positional.name], positional.help)
+                            : bound.app->add_option(positional.name, bound.single[positional.name],
+                                                    positional.help);
+    option->type_name("")->required(positional.required);
   }
   std::vector<Option> options = command.options;
   if (command.more_options)
@@ -66,7 +70,9 @@ Arguments arguments_of(const Bound& bound, int argc, char** argv) {
   Arguments arguments;
   for (int i = 0; i < argc; ++i)
     arguments.command_line += (i > 0 ? " " : "") + std::string(i > 0 ? argv[i] : "attest");
-  arguments.positionals = bound.positionals;
+  arguments.positionals = bound.repeated;
+  for (const auto& [name, value] : bound.single)
+    if (bound.app->count(name) > 0) arguments.positionals[name] = {value};
   for (const auto& [name, value] : bound.values)
     if (bound.app->count(name) > 0) arguments.options[name] = value;
   for (const auto& [name, set] : bound.flags)
