@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
-struct Example : attest::Kernel {
+struct Mine : attest::Kernel {
   void forward(const attest_attention& p, const attest::Context&) override {
-    attest::accept_only(p, {attest::DType::f32}, {attest::Use::v_head_dim});  // refuses the rest
+    attest::accept_only(p, {attest::DType::f32}, {});  // all else is refused by name
     const attest::TensorView<const float> q(p.q), k(p.k), v(p.v);
     const attest::TensorView<float> o(p.o);
     attest::for_each_row(p, [&](auto b, auto h, auto i) {
@@ -22,4 +22,4 @@ struct Example : attest::Kernel {
     });
   }
 };
-ATTEST_PLUGIN(Example, "example_cpp", "1.0", "dtype=f32 v_head_dim=any scale layout=any");
+ATTEST_PLUGIN(Mine, "example_cpp", "1", "dtype=f32 scale scale_nonpositive layout=any empty_dims");
