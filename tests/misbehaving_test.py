@@ -67,7 +67,7 @@ def check(kernel, folder):
         if (failure["verdict"], failure["reason"]) != (verdict, reason):
             continue
         expect(words in failure["detail"], f"{kernel}: detail lacks '{words}': {failure['detail']}")
-        check_small(kernel, failure["case_line"])
+        check_small(kernel, failure["case"])
         if kernel != "flaky":
             expect(failure["reruns_failed"] == failure["reruns"],
                    f"{kernel}: {failure['reruns_failed']} of {failure['reruns']} reruns failed")
@@ -77,7 +77,7 @@ def check_top_left_replays(folder):
     """The shrunk case is one tiny line with literal data, and replays bit for bit."""
     record = record_of(pathlib.Path(folder) / "top_left.json")
     failure = next(f for f in record["failures"] if f["requirement"] == "ORACLE-O")
-    line = failure["case_line"]
+    line = failure["case"]
     expect(size(line, "lq", 1) <= 3 and size(line, "lk", 1) <= 3 and size(line, "d", 1) == 1,
            f"top_left: not minimal: {line}")
     expect("data=list" in line and "\n" not in line, f"top_left: no literal data: {line}")
