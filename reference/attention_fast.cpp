@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/attention_fast.hpp"
 
-#include <hwy/targets.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -282,8 +280,6 @@ Expected expect(const AttentionProblem& problem, const AttentionInputs& inputs,
   return expected;
 }
 
-std::string oracle_simd_target() {
-  return hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets());
-}
+std::string oracle_simd_target() { return double_engine().target; }
 
 }  // namespace attest

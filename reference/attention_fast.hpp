@@ -21,7 +21,7 @@ struct OracleCall {
   const AttentionProblem& problem;
   const AttentionInputs& inputs;
   const OracleOptions& options;
-  const Engine& engine;
+  Engine engine;
   Arithmetic arithmetic;
   ScoreRules rules;                    ///< slope is set per head
   double keep_high = 1, keep_low = 0;  ///< the dropout factor to 2^-106

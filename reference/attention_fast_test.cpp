@@ -2,8 +2,10 @@
 // The fast oracle against the definition: every element inside its certified radius, and the radius
 // small beside the tolerance.
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "reference/definition.hpp"
@@ -120,6 +122,83 @@ TEST_P(Dtypes, EveryFeatureStaysInsideTheRadius) {
   RecordProperty("radius_over_tolerance", std::to_string(worst.radius_over_tolerance));
   EXPECT_GT(worst.elements, 10000);
   EXPECT_LT(worst.radius_over_tolerance, GetParam() == DType::f64 ? 0.1 : 1e-3);
+}
+
+/// Runs with one SIMD target at a time, the widest last, and puts the choice back.
+class EveryTarget : public ::testing::Test {
+ protected:
+  template <class Body>
+  void for_each_target(Body body) {
+    std::set<std::string> seen;
+    for (std::int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
+      hwy::SetSupportedTargetsForTest(rest & -rest);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      if (seen.insert(oracle_simd_target()).second) body(oracle_simd_target());
+      hwy::SetSupportedTargetsForTest(0);
+    }
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    EXPECT_GE(seen.size(), 1u);
+    RecordProperty("targets", static_cast<int>(seen.size()));
+  }
+};
+
+TEST_F(EveryTarget, ValuesStayInsideTheRadiusAndTolerancesAgree) {
+  constexpr int kProblems = 60;
+  std::vector<Expected> first;
+  for_each_target([&](const std::string& target) {
+    Worst worst;
+    for (int seed = 0; seed < kProblems; ++seed) {
+      AttentionProblem problem = testing_support::random_problem(static_cast<std::uint64_t>(seed));
+      problem.dtype = kAllDTypes[seed % 4];
+      problem.v_head_dim = 1 + seed % 21;
+      const AttentionInputs inputs = bell_inputs(problem, static_cast<std::uint64_t>(seed), 1, 0);
+      compare(problem, inputs, target + " seed " + std::to_string(seed), worst);
+      const Expected expected = expect(problem, inputs, profile_of(problem.dtype));
+      if (static_cast<int>(first.size()) < kProblems) {
+        first.push_back(expected);
+        continue;
+      }
+      const Expected& other = first[static_cast<std::size_t>(seed)];
+      for (std::size_t x = 0; x < expected.o.value.size(); ++x) {
+        if (!std::isfinite(expected.o.t_mixed[x])) continue;
+        ASSERT_NEAR(expected.o.t_mixed[x], other.o.t_mixed[x], 1e-9 * other.o.t_mixed[x]) << target;
+        ASSERT_NEAR(expected.o.t_stat[x], other.o.t_stat[x], 1e-9 * other.o.t_stat[x]) << target;
+      }
+    }
+    EXPECT_GT(worst.elements, 1000);
+  });
+}
+
+TEST(FastOracle, SameCallTwiceGivesTheSameBits) {
+  AttentionProblem problem;
+  problem.num_heads = 2, problem.q_len = 5, problem.kv_len = 300;
+  problem.head_dim = 24, problem.v_head_dim = 11;
+  const AttentionInputs inputs = bell_inputs(problem, 1, 0, 0);
+  const Expected a = expect(problem, inputs, profile_of(problem.dtype));
+  AttentionProblem other = problem;
+  other.kv_len = 40;  // leaves other contents in the workspace
+  other.v_head_dim = 50;
+  expect(other, bell_inputs(other, 2, 3, 3), profile_of(problem.dtype));
+  const Expected b = expect(problem, inputs, profile_of(problem.dtype));
+  EXPECT_EQ(a.o.value, b.o.value);
+  EXPECT_EQ(a.o.radius, b.o.radius);
+  EXPECT_EQ(a.o.t_mixed, b.o.t_mixed);
+  EXPECT_EQ(a.o.t_stat, b.o.t_stat);
+  EXPECT_EQ(a.lse.t_stat, b.lse.t_stat);
+}
+
+TEST(FastOracle, ValuesAloneAreTheSameValues) {
+  const AttentionProblem problem = testing_support::random_problem(17);
+  const AttentionInputs inputs = bell_inputs(problem, 17, 0, 0);
+  OracleOptions values_alone;
+  values_alone.tolerance = false;
+  const Expected with = expect(problem, inputs, profile_of(problem.dtype));
+  const Expected without = expect(problem, inputs, profile_of(problem.dtype), values_alone);
+  EXPECT_TRUE(with.has_tolerance);
+  EXPECT_FALSE(without.has_tolerance);
+  EXPECT_EQ(with.o.value, without.o.value);
+  EXPECT_EQ(with.o.radius, without.o.radius);
+  EXPECT_EQ(with.lse.radius, without.lse.radius);
 }
 
 }  // namespace

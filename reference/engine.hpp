@@ -28,6 +28,7 @@ struct ScoreRules {
 };
 
 struct Engine {
+  const char* target = "";  ///< SIMD target
   /// |fl(x op y) - x op y| <= unit |x op y|, and what one step of each kind costs in units.
   double unit = 0;
   double exp_units = 0, tanh_units = 0, log_units = 0;
@@ -46,7 +47,8 @@ struct Engine {
   void (*sum_values)(const RowScores& row, const Head& head, ChannelSums& sums) = nullptr;
 };
 
-const Engine& double_engine();
-const Engine& double_double_engine();
+/// Of the best SIMD target that is supported now: tests take targets away.
+Engine double_engine();
+Engine double_double_engine();
 
 }  // namespace attest

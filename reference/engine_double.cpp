@@ -137,6 +137,7 @@ void SumValuesDouble(const RowScores& row, const Head& head, ChannelSums& sums) 
 
 Engine MakeDoubleEngine() {
   Engine engine;
+  engine.target = hwy::TargetName(HWY_TARGET);
   engine.unit = 0x1p-53;
   engine.exp_units = 8;   // documented: 1 ulp
   engine.tanh_units = 8;  // documented: 4 ulp
@@ -159,10 +160,7 @@ namespace attest {
 
 HWY_EXPORT(MakeDoubleEngine);
 
-const Engine& double_engine() {
-  static const Engine engine = HWY_DYNAMIC_DISPATCH(MakeDoubleEngine)();
-  return engine;
-}
+Engine double_engine() { return HWY_DYNAMIC_DISPATCH(MakeDoubleEngine)(); }
 
 }  // namespace attest
 #endif

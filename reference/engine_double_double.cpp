@@ -215,6 +215,7 @@ void SumValuesPairs(const RowScores& row, const Head& head, ChannelSums& sums) {
 
 Engine MakeDoubleDoubleEngine() {
   Engine engine;
+  engine.target = hwy::TargetName(HWY_TARGET);
   engine.unit = 0x1p-102;
   engine.exp_units = 64;
   engine.tanh_units = 64;
@@ -238,10 +239,7 @@ namespace attest {
 
 HWY_EXPORT(MakeDoubleDoubleEngine);
 
-const Engine& double_double_engine() {
-  static const Engine engine = HWY_DYNAMIC_DISPATCH(MakeDoubleDoubleEngine)();
-  return engine;
-}
+Engine double_double_engine() { return HWY_DYNAMIC_DISPATCH(MakeDoubleDoubleEngine)(); }
 
 }  // namespace attest
 #endif
