@@ -109,9 +109,11 @@ void data_down(Steps& steps) {
     if (steps.from().v_data) steps.edit([&](AttentionProblem& p) { p.v_data = family; });
   }
   const std::uint64_t seed = steps.from().seed;
-  for (const std::uint64_t smaller :
-       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, seed / 2})
-    if (smaller < seed) steps.edit([&](AttentionProblem& p) { p.seed = smaller; });
+  // With the values written out the seed can only pick one of a few ways; an early one is the same.
+  const std::uint64_t first = steps.from().data == Family::list ? 64 : 8;
+  for (std::uint64_t smaller = 0; smaller < std::min(seed, first); ++smaller)
+    steps.edit([&](AttentionProblem& p) { p.seed = smaller; });
+  steps.edit([&](AttentionProblem& p) { p.seed = seed / 2; });
 }
 
 void literals_down(Steps& steps) {
