@@ -148,6 +148,7 @@ constexpr std::array<SizeCondition, 26> kSizeConditions{{
 /// although they have the features that the failing ones have in common.
 struct Contrast {
   std::vector<AttentionProblem> failing, passing;
+  std::size_t drawn = 0;  ///< of the failing ones; the others are minimal cases
 };
 
 Contrast contrast_of(const WorkList& work, const std::vector<UnitResult>& results,
@@ -173,13 +174,14 @@ Contrast contrast_of(const WorkList& work, const std::vector<UnitResult>& result
     if (!failed && (!passed || contrast.passing.size() >= kMostPassing)) continue;
     const auto problem = problem_of(work, work.units[position]);
     if (problem) (failed ? contrast.failing : contrast.passing).push_back(*problem);
+    contrast.drawn += failed;
   }
   return contrast;
 }
 
 /// Conditions on sizes, data and dtype that all failing cases share and most passing ones lack, the
 /// most telling first, at most two.
-std::vector<std::string> telling_conditions(const Contrast& contrast) {
+std::vector<std::string> telling_conditions(const Contrast& contrast, std::size_t dtypes) {
   // By chance alone all n failing cases share a condition of that share with share^n.
   constexpr double kChance = 1e-3;
   if (contrast.passing.empty()) return {};
@@ -193,15 +195,16 @@ std::vector<std::string> telling_conditions(const Contrast& contrast) {
     if (!std::all_of(contrast.failing.begin(), contrast.failing.end(), holds)) return;
     const auto shared = std::count_if(contrast.passing.begin(), contrast.passing.end(), holds);
     const double share = static_cast<double>(shared) / static_cast<double>(contrast.passing.size());
-    const double chance = std::pow(share, static_cast<double>(contrast.failing.size()));
+    const double chance = std::pow(share, static_cast<double>(contrast.drawn));
     if (chance < kChance) scored.push_back({share, family, text});
   };
   for (const SizeCondition& size : kSizeConditions) consider(size.family, size.text, size.holds);
   const AttentionProblem& example = contrast.failing.front();
   consider(100, "data=" + std::string(enum_name(example.data)),
            [&](P p) { return p.data == example.data; });
-  consider(101, "dtype=" + std::string(name(example.dtype)),
-           [&](P p) { return p.dtype == example.dtype; });
+  if (dtypes > 1)
+    consider(101, "dtype=" + std::string(name(example.dtype)),
+             [&](P p) { return p.dtype == example.dtype; });
   std::stable_sort(scored.begin(), scored.end(),
                    [](const Scored& a, const Scored& b) { return a.share < b.share; });
   std::vector<std::string> conditions;
@@ -220,8 +223,25 @@ std::string join(const std::vector<std::string>& parts) {
   return text;
 }
 
+/// Refusing with the same words and taking what is not declared are one mistake each, whatever the
+/// case.
+bool of_one_kind(Reason reason) {
+  return reason == Reason::wrong_reject || reason == Reason::wrong_accept;
+}
+
+/// So is what comes and goes.
+bool changes_with_time(Reason reason) {
+  return reason == Reason::not_deterministic || reason == Reason::flaky;
+}
+
+bool is_symptom(Reason reason) {
+  return reason == Reason::wrong_value || reason == Reason::nan_leak ||
+         reason == Reason::nan_lost || reason == Reason::law_broken || reason == Reason::biased ||
+         reason == Reason::unwritten;
+}
+
 /// findings -> the root of their cause, smallest index first.
-std::vector<std::size_t> roots_of(const WorkList& work, const std::vector<Finding>& findings) {
+std::vector<std::size_t> roots_of(const std::vector<Finding>& findings) {
   std::vector<std::size_t> root(findings.size());
   std::iota(root.begin(), root.end(), 0);
   const auto find = [&](std::size_t i) {
@@ -236,12 +256,15 @@ std::vector<std::size_t> roots_of(const WorkList& work, const std::vector<Findin
     if (findings[i].adopted_from >= 0) unite(i, static_cast<std::size_t>(findings[i].adopted_from));
     for (std::size_t j = 0; j < i; ++j) {
       const Finding &a = findings[i], &b = findings[j];
-      if (a.verdict != b.verdict || a.reason != b.reason) continue;
-      if (what_happened(a) != what_happened(b)) continue;
-      // A kernel that refuses with the same words refuses for the same reason.
-      if (a.reason == Reason::wrong_reject || a.needed == b.needed ||
-          explains(a.minimal, a.needed, b.minimal, work.declaration) ||
-          explains(b.minimal, b.needed, a.minimal, work.declaration))
+      if (changes_with_time(a.reason) && changes_with_time(b.reason)) unite(i, j);
+      if (a.verdict != b.verdict) continue;
+      // Wrong values, lost NaNs, broken laws with the same features: symptoms of one mistake.
+      if (is_symptom(a.reason) && is_symptom(b.reason) && a.needs.features != 0 &&
+          a.needs.features == b.needs.features)
+        unite(i, j);
+      if (a.reason != b.reason || what_happened(a) != what_happened(b)) continue;
+      if (of_one_kind(a.reason) || a.needs.features == b.needs.features ||
+          explains(a.needs, b.minimal) || explains(b.needs, a.minimal))
         unite(i, j);
     }
   }
@@ -251,14 +274,14 @@ std::vector<std::size_t> roots_of(const WorkList& work, const std::vector<Findin
 
 Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
                  const std::vector<Finding>& findings, const std::vector<std::size_t>& members) {
+  // The most telling one is shown, and of several the smallest.
+  const auto before = [](const Finding& a, const Finding& b) {
+    const int rank_a = severity(a.verdict, a.reason), rank_b = severity(b.verdict, b.reason);
+    return rank_a != rank_b ? rank_a < rank_b : is_simpler(a.minimal, b.minimal);
+  };
   std::size_t smallest = members.front();
-  for (const std::size_t m : members) {
-    // What failed for good shows more than what failed once.
-    const bool m_flaky = findings[m].reason == Reason::flaky;
-    const bool s_flaky = findings[smallest].reason == Reason::flaky;
-    if (m_flaky != s_flaky ? s_flaky : is_simpler(findings[m].minimal, findings[smallest].minimal))
-      smallest = m;
-  }
+  for (const std::size_t m : members)
+    if (before(findings[m], findings[smallest])) smallest = m;
   const Finding& shown = findings[smallest];
   Cause cause;
   cause.verdict = shown.verdict;
@@ -289,8 +312,8 @@ Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
     if (feature == Feature::bias && (common & feature_bit(Feature::bias_neg_inf))) continue;
     conditions.push_back(condition(feature));
   }
-  for (std::string& telling :
-       telling_conditions(contrast_of(work, results, findings, members, common)))
+  for (std::string& telling : telling_conditions(
+           contrast_of(work, results, findings, members, common), work.declaration.dtypes.size()))
     conditions.push_back(std::move(telling));
   // Outputs that one mistake spoils together are named together.
   std::vector<std::string> wrong;
@@ -302,6 +325,13 @@ Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
       }
   cause.sentence = shown.reason == Reason::wrong_value && wrong.size() > 1 ? "wrong " + join(wrong)
                                                                            : what_happened(shown);
+  if (shown.reason == Reason::wrong_accept) {
+    std::set<std::string> accepted;
+    for (const std::size_t m : members) accepted.insert(accepted_what(findings[m].result.detail));
+    accepted.erase("");
+    if (!accepted.empty()) cause.sentence += ": " + join({accepted.begin(), accepted.end()});
+    conditions.clear();
+  }
   if (!conditions.empty()) cause.sentence += " where " + join(conditions);
   return cause;
 }
@@ -310,7 +340,7 @@ Cause make_cause(const WorkList& work, const std::vector<UnitResult>& results,
 
 void cluster(const WorkList& work, const std::vector<UnitResult>& results,
              const std::vector<Finding>& findings, Record& record) {
-  const std::vector<std::size_t> root = roots_of(work, findings);
+  const std::vector<std::size_t> root = roots_of(findings);
   std::map<std::size_t, std::vector<std::size_t>> members;
   for (std::size_t i = 0; i < findings.size(); ++i) members[root[i]].push_back(i);
   struct Clustered {

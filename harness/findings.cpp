@@ -26,12 +26,15 @@ struct Group {
 };
 
 std::vector<Group> group_failures(const WorkList& work, const std::vector<UnitResult>& results) {
-  std::map<std::tuple<std::size_t, Verdict, Reason>, Group> groups;
+  std::map<std::tuple<std::size_t, Verdict, Reason, std::string>, Group> groups;
   for (std::size_t position = 0; position < work.units.size(); ++position)
     for (const CaseOutcome& outcome : results[position].cases) {
       if (!is_failure(outcome.verdict)) continue;
       const auto requirement = static_cast<std::size_t>(outcome.requirement);
-      Group& group = groups[{requirement, outcome.verdict, outcome.reason}];
+      // What is accepted undeclared is a list that the author wants whole.
+      const std::string what =
+          outcome.reason == Reason::wrong_accept ? accepted_what(outcome.detail) : "";
+      Group& group = groups[{requirement, outcome.verdict, outcome.reason, what}];
       group.requirement = requirement;
       group.verdict = outcome.verdict;
       group.reason = outcome.reason;
@@ -40,6 +43,13 @@ std::vector<Group> group_failures(const WorkList& work, const std::vector<UnitRe
   std::vector<Group> list;
   for (auto& [key, group] : groups) list.push_back(std::move(group));
   return list;
+}
+
+/// Whether the call itself went wrong, whatever is then asked of its result.
+bool is_accident(Verdict verdict, Reason reason) {
+  return verdict != Verdict::fail || reason == Reason::exited ||
+         reason == Reason::out_of_bounds_read || reason == Reason::out_of_bounds_write ||
+         reason == Reason::junk_status;
 }
 
 /// The work on one group.
@@ -90,19 +100,24 @@ Finding Search::begin(const Group& group, const Group::Case& failing) const {
 bool Search::adopt(Finding& finding, const std::vector<Finding>& known) {
   const Requirement& owner = requirement(finding);
   for (std::size_t k = 0; k < known.size(); ++k) {
+    if (known[k].adopted_from >= 0 || known[k].reason == Reason::flaky) continue;
     std::optional<AttentionProblem> candidate = known[k].minimal;
     if (owner.adapt) candidate = owner.adapt(*candidate, work_.declaration);
     if (!candidate || not_declared(work_.declaration, known[k].minimal)) continue;
     if (owner.applies && !owner.applies(*candidate, work_.declaration)) continue;
-    if (!explains(*candidate, needed_features(*candidate, finding.found) | known[k].needed,
-                  finding.found, work_.declaration))
-      continue;
+    if (!explains(known[k].needs, finding.found)) continue;
     const CaseResult result = workers_.check(worker_, owner, *candidate);
     if (result.verdict != finding.verdict || result.reason != finding.reason) continue;
     finding.minimal = *candidate;
     finding.result = result;
     finding.fully_shrunk = known[k].fully_shrunk;
     finding.adopted_from = static_cast<int>(k);
+    // An accident is one of the call, not of who asked for it: it needs no reruns of its own.
+    if (is_accident(finding.verdict, finding.reason) && *candidate == known[k].minimal &&
+        finding.verdict == known[k].verdict && finding.reason == known[k].reason) {
+      finding.reruns = known[k].reruns;
+      finding.reruns_failed = known[k].reruns_failed;
+    }
     return true;
   }
   return false;
@@ -131,6 +146,7 @@ int Search::count_failing_reruns(const Finding& finding, const AttentionProblem&
 }
 
 void Search::rerun(Finding& finding) {
+  if (finding.reruns > 0) return;
   finding.reruns = options_.reruns;
   finding.reruns_failed = count_failing_reruns(finding, finding.minimal);
   if (finding.reruns_failed == 0 && finding.minimal != finding.found) {
@@ -140,9 +156,6 @@ void Search::rerun(Finding& finding) {
     finding.reruns_failed = count_failing_reruns(finding, finding.found);
   }
   if (cancelled() || finding.reruns_failed == finding.reruns) return;
-  const std::string times = std::to_string(finding.reruns_failed) + " of " +
-                            std::to_string(finding.reruns) + " reruns failed: ";
-  finding.result.detail = times + finding.result.detail;
   if (finding.reason != Reason::none) finding.result.also.push_back(finding.reason);
   finding.verdict = finding.reruns_failed == 0 ? Verdict::warn : Verdict::fail;
   finding.reason = finding.reruns_failed == 0 ? Reason::flaky : Reason::not_deterministic;
@@ -155,9 +168,7 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
     rest.erase(rest.begin());
     if (finding.reason == Reason::flaky) return;
     std::erase_if(rest, [&](const Group::Case& other) {
-      if (!explains(finding.minimal, finding.needed,
-                    *problem_of(work_, work_.units[other.position]), work_.declaration))
-        return false;
+      if (!explains(finding.needs, *problem_of(work_, work_.units[other.position]))) return false;
       finding.cases.push_back(other.position);
       return true;
     });
@@ -172,7 +183,8 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
     });
     if (same != findings.end()) {
       // Another way to the same minimal case: what the two ways differ in is no cause.
-      same->needed &= needed_features(finding.minimal, finding.found);
+      same->needs =
+          common_needs(same->needs, needs_of(finding.minimal, finding.found, work_.declaration));
       same->cases.push_back(rest.front().position);
       take_explained(*same);
       continue;
@@ -181,7 +193,7 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
       rerun(finding);
       describe(finding.result, finding.minimal, *worker_.context, finding.pattern, finding.numbers);
     }
-    finding.needed = needed_features(finding.minimal, finding.found);
+    finding.needs = needs_of(finding.minimal, finding.found, work_.declaration);
     take_explained(finding);
     findings.push_back(std::move(finding));
     if (cancelled()) break;
@@ -191,9 +203,10 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
   // What none of the minimal cases explains must not be lost. Many cases that failed once and never
   // again are no accident of the machine.
   Finding remainder = begin(group, rest.front());
-  const bool all_flaky = std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.reason == Reason::flaky;
-  });
+  const bool none_for_good =
+      std::all_of(findings.begin(), findings.end(), [](const Finding& finding) {
+        return finding.reason == Reason::flaky || finding.reason == Reason::not_deterministic;
+      });
   if (!cancelled()) {
     const CaseResult again = workers_.check(worker_, requirement(remainder), remainder.found);
     if (again.verdict == group.verdict && again.reason == group.reason) remainder.result = again;
@@ -201,12 +214,13 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
     describe(remainder.result, remainder.minimal, *worker_.context, remainder.pattern,
              remainder.numbers);
   }
-  remainder.needed = needed_features(remainder.minimal, remainder.found);
-  if (all_flaky && remainder.reason == Reason::flaky) {
+  remainder.needs = needs_of(remainder.minimal, remainder.found, work_.declaration);
+  if (none_for_good && remainder.reason == Reason::flaky) {
     remainder.verdict = Verdict::fail;
     remainder.reason = Reason::not_deterministic;
-    remainder.result.detail = std::to_string(group.cases.size()) + " cases failed, none of " +
-                              std::to_string(findings.size() + 1) + " when run again";
+    remainder.result.detail = std::to_string(rest.size()) +
+                              " more cases failed, the first of them " + "not again in " +
+                              std::to_string(remainder.reruns) + " reruns";
   } else if (remainder.reason == Reason::flaky) {
     // Others of its kind may fail for good: they are counted as they were found.
     remainder.verdict = group.verdict;
@@ -219,45 +233,119 @@ std::vector<Finding> Search::run(const Group& group, const std::vector<Finding>&
 
 }  // namespace
 
-std::uint64_t needed_features(const AttentionProblem& minimal, const AttentionProblem& found) {
-  return feature_bits(minimal) & feature_bits(found) & ~feature_bit(Feature::lse);
+std::string accepted_what(const std::string& detail) {
+  const std::string_view text = detail;
+  const std::size_t begin = text.find("accepts ");
+  const std::size_t end = text.find(", which");
+  if (begin != 0 || end == std::string_view::npos) return "";
+  return std::string(text.substr(8, end - 8));
 }
 
-bool explains(const AttentionProblem& minimal, std::uint64_t needed,
-              const AttentionProblem& failing, const Declaration& declaration) {
-  if ((needed & ~feature_bits(failing)) != 0) return false;
-  if (minimal.batch > failing.batch || minimal.num_heads > failing.num_heads ||
-      minimal.num_kv_heads > failing.num_kv_heads || minimal.q_len > failing.q_len ||
-      minimal.kv_len > failing.kv_len || minimal.head_dim > failing.head_dim ||
-      minimal.v_head_dim > failing.v_head_dim)
-    return false;
-  if (minimal.dtype == failing.dtype) return true;
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
-    if (declaration.has(dtype)) return minimal.dtype == dtype;
-  return false;
+int severity(Verdict verdict, Reason reason) {
+  switch (verdict) {
+    case Verdict::crash: return 0;
+    case Verdict::hang: return 1;
+    case Verdict::out_of_memory: return 2;
+    default: break;
+  }
+  // A wrong value is what many mistakes come to; what is more exact says more.
+  constexpr Reason kOrder[] = {Reason::exited,
+                               Reason::out_of_bounds_write,
+                               Reason::out_of_bounds_read,
+                               Reason::junk_status,
+                               Reason::wrong_reject,
+                               Reason::wrong_accept,
+                               Reason::input_modified,
+                               Reason::unwritten,
+                               Reason::not_deterministic,
+                               Reason::nan_leak,
+                               Reason::wrong_value,
+                               Reason::nan_lost,
+                               Reason::law_broken,
+                               Reason::biased,
+                               Reason::flaky,
+                               Reason::none};
+  const auto* place = std::find(std::begin(kOrder), std::end(kOrder), reason);
+  return 3 + static_cast<int>(place - std::begin(kOrder));
+}
+
+namespace {
+
+std::array<std::int64_t, 7> sizes_of(const AttentionProblem& p) {
+  return {p.batch, p.num_heads, p.num_kv_heads, p.q_len, p.kv_len, p.head_dim, p.v_head_dim};
+}
+
+}  // namespace
+
+Needs needs_of(const AttentionProblem& minimal, const AttentionProblem& found,
+               const Declaration& declaration) {
+  Needs needs;
+  needs.features = feature_bits(minimal) & feature_bits(found) & ~feature_bit(Feature::lse);
+  needs.sizes = sizes_of(minimal);
+  const auto drawn = sizes_of(found);
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    needs.sizes[i] = std::min(needs.sizes[i], drawn[i]);
+  needs.dtype = minimal.dtype;
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    if (!declaration.has(dtype)) continue;
+    if (dtype == minimal.dtype) needs.dtype.reset();
+    break;
+  }
+  return needs;
+}
+
+Needs common_needs(const Needs& a, const Needs& b) {
+  Needs common = a;
+  common.features &= b.features;
+  for (std::size_t i = 0; i < common.sizes.size(); ++i)
+    common.sizes[i] = std::min(common.sizes[i], b.sizes[i]);
+  if (a.dtype != b.dtype) common.dtype.reset();
+  return common;
+}
+
+bool explains(const Needs& needs, const AttentionProblem& failing) {
+  if ((needs.features & ~feature_bits(failing)) != 0) return false;
+  const auto sizes = sizes_of(failing);
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (needs.sizes[i] > sizes[i]) return false;
+  return !needs.dtype || *needs.dtype == failing.dtype;
 }
 
 std::vector<Finding> find_causes(const WorkList& work, const std::vector<UnitResult>& results,
                                  Workers& workers, const FindingOptions& options) {
-  const std::vector<Group> groups = group_failures(work, results);
-  // First one group of every verdict and reason; the others may adopt what these came to.
-  std::vector<std::size_t> first, others;
-  std::set<std::pair<Verdict, Reason>> seen;
-  for (std::size_t g = 0; g < groups.size(); ++g)
-    (seen.insert({groups[g].verdict, groups[g].reason}).second ? first : others).push_back(g);
-
+  std::vector<Group> groups = group_failures(work, results);
+  // The most telling reasons first; of one reason first a group on shared problems, then the rest
+  // at once: each may adopt what those before it came to.
+  const auto owns_problems = [&](const Group& group) {
+    return work.requirements[group.requirement]->adapt != nullptr;
+  };
+  const auto order = [&](const Group& group) {
+    return std::tuple(severity(group.verdict, group.reason), owns_problems(group),
+                      group.requirement);
+  };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const Group& a, const Group& b) { return order(a) < order(b); });
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(options.total_seconds));
   const auto always = [](std::size_t) { return true; };
   std::vector<Finding> findings;
-  for (const std::vector<std::size_t>& round : {first, others}) {
-    std::vector<std::vector<Finding>> found(round.size());
+  const auto work_on = [&](std::size_t begin, std::size_t end) {
     const std::vector<Finding> known = findings;
-    workers.for_each(round.size(), always, [&](Worker& worker, std::size_t i) {
-      found[i] = Search(work, workers, worker, options, deadline).run(groups[round[i]], known);
+    std::vector<std::vector<Finding>> found(end - begin);
+    workers.for_each(end - begin, always, [&](Worker& worker, std::size_t i) {
+      found[i] = Search(work, workers, worker, options, deadline).run(groups[begin + i], known);
     });
     for (std::vector<Finding>& some : found)
       std::move(some.begin(), some.end(), std::back_inserter(findings));
+  };
+  for (std::size_t begin = 0; begin < groups.size();) {
+    std::size_t end = begin + 1;
+    while (end < groups.size() && groups[end].verdict == groups[begin].verdict &&
+           groups[end].reason == groups[begin].reason)
+      ++end;
+    work_on(begin, begin + 1);
+    work_on(begin + 1, end);
+    begin = end;
   }
   return findings;
 }

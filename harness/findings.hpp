@@ -4,9 +4,11 @@
 // explains is shrunk in turn.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +19,30 @@
 
 namespace attest {
 
+/// What a mistake needs to show, as far as a finding tells: what its minimal case has, as far as
+/// the case as drawn had it too. (Shrinking dv to 1 makes it differ from d without that being a
+/// cause, and asking for lse, the default, is none either.) The case being minimal, what lacks any
+/// of it must have failed otherwise.
+struct Needs {
+  std::uint64_t features = 0;
+  /// At least these: batch, num_heads, num_kv_heads, q_len, kv_len, head_dim, v_head_dim.
+  std::array<std::int64_t, 7> sizes{};
+  std::optional<DType> dtype;  ///< nullopt: shown in the simplest declared one, so in any
+  bool operator==(const Needs&) const = default;
+};
+Needs needs_of(const AttentionProblem& minimal, const AttentionProblem& found,
+               const Declaration& declaration);
+/// What two ways to the same minimal case both need.
+Needs common_needs(const Needs& a, const Needs& b);
+
 struct Finding {
   std::size_t requirement = 0;  ///< place in WorkList::requirements
   WorkUnit unit;                ///< where it was found
   Verdict verdict = Verdict::fail;
   Reason reason = Reason::none;
   AttentionProblem found, minimal;
-  std::uint64_t needed = 0;  ///< needed_features()
-  CaseResult result;         ///< on `minimal`
+  Needs needs;
+  CaseResult result;  ///< on `minimal`
   bool fully_shrunk = true;
   int reruns = 0, reruns_failed = 0;
   std::vector<std::size_t> cases;    ///< positions in WorkList::units of the cases it stands for
@@ -42,16 +60,15 @@ struct FindingOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// The features that a mistake needs, as far as a finding tells: those of its minimal case that the
-/// case as drawn had too (shrinking dv to 1 makes it differ from d without that being a cause).
-/// Asking for lse, the default, is no cause either.
-std::uint64_t needed_features(const AttentionProblem& minimal, const AttentionProblem& found);
+/// "feature softcap" of "accepts feature softcap, which it does not declare"; "" of other
+/// sentences.
+std::string accepted_what(const std::string& detail);
 
-/// Whether the mistake behind a finding can be the one behind `failing`: it has the needed features
-/// and at least the sizes of the minimal case, and its dtype, unless that is the simplest declared
-/// one. The case being minimal, what is smaller in any of these must have failed otherwise.
-bool explains(const AttentionProblem& minimal, std::uint64_t needed,
-              const AttentionProblem& failing, const Declaration& declaration);
+/// How much a verdict and reason say of a mistake, the most first.
+int severity(Verdict verdict, Reason reason);
+
+/// The mistake behind a finding can be the one behind `failing`.
+bool explains(const Needs& needs, const AttentionProblem& failing);
 
 /// In a fixed order whatever the number of workers.
 std::vector<Finding> find_causes(const WorkList& work, const std::vector<UnitResult>& results,
