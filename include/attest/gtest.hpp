@@ -41,14 +41,14 @@ inline void PrintTo(const ConformanceParam& param, std::ostream* out) {
 
 class Conformance : public testing::TestWithParam<ConformanceParam> {};
 
-#define ATTEST_CONFORMANCE(Name, plugin)                                                          \
-  class Name : public ::attest::Conformance {};                                                   \
-  TEST_P(Name, Holds) {                                                                           \
-    const auto result = ::attest::run_conformance_case(GetParam().plugin, GetParam().which);      \
-    if (result.passed && result.checked == 0) GTEST_SKIP() << "nothing was judged";               \
-    EXPECT_TRUE(result.passed) << result.message;                                                 \
-  }                                                                                               \
-  INSTANTIATE_TEST_SUITE_P(Attest, Name, testing::ValuesIn(::attest::conformance_params(plugin)), \
+#define ATTEST_CONFORMANCE(Name, table)                                                          \
+  class Name : public ::attest::Conformance {};                                                  \
+  TEST_P(Name, Holds) {                                                                          \
+    const auto result = ::attest::run_conformance_case(GetParam().plugin, GetParam().which);     \
+    if (result.passed && result.checked == 0) GTEST_SKIP() << "nothing was judged";              \
+    EXPECT_TRUE(result.passed) << result.message;                                                \
+  }                                                                                              \
+  INSTANTIATE_TEST_SUITE_P(Attest, Name, testing::ValuesIn(::attest::conformance_params(table)), \
                            ::attest::conformance_name)
 
 }  // namespace attest

@@ -255,17 +255,8 @@ void judge_into(Grade& grade, const AttentionProblem& problem, const Expected& e
   grade.verdict = result.verdict;
   grade.reason = result.reason;
   grade.message = result.detail;
-  if (is_failure(result.verdict) && result.worst) {
-    grade.message += " (" + result.worst->tensor + "[";
-    const char* separator = "";
-    for (const std::int64_t i : result.worst->index) {
-      grade.message += separator + std::to_string(i);
-      separator = ",";
-    }
-    grade.message += "]: expected " + print_number(result.worst->expected) + ", got " +
-                     print_number(result.worst->actual) + ", tolerance " +
-                     print_number(result.worst->tolerance) + ")";
-  }
+  if (is_failure(result.verdict) && result.worst)
+    grade.message += ", tolerance " + print_number(result.worst->tolerance);
 }
 
 }  // namespace
