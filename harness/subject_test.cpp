@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,7 +116,11 @@ TEST(Host, KeepsWhatAKernelPrints) {
 }
 
 TEST(Host, GivesAKernelNoDescriptorsOfTheRunner) {
+  const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  const int inheritable = fcntl(null, F_DUPFD, 20);
+  close(null);
   auto subject = host_of("accidents", "read_stdin");
+  close(inheritable);
   const Observation seen = run(*subject);
   EXPECT_FALSE(seen.call.accident);
   EXPECT_EQ(seen.call.status, 0);
@@ -130,8 +135,24 @@ TEST(Host, TakesAnyAmountOfOutput) {
 }
 
 TEST(Host, DumpsNoCore) {
+  rlimit before{};
+  getrlimit(RLIMIT_CORE, &before);
+  const rlimit all{before.rlim_max, before.rlim_max};
+  setrlimit(RLIMIT_CORE, &all);
   auto subject = host_of("accidents", "limits");
+  setrlimit(RLIMIT_CORE, &before);
   EXPECT_TRUE(run(*subject).ok());
+}
+
+TEST(Host, JudgesATimeOutByWhatMemoryDid) {
+  // Touching pages is slow: time is up long before 16 GiB are.
+  auto subject = host_of("accidents", "allocate");
+  CallOptions options = quick();
+  options.limits.memory_bytes = std::int64_t{16} << 30;
+  const AttentionProblem problem = small_problem();
+  const Observation seen = observe(*subject, problem, small_inputs(problem), options);
+  ASSERT_TRUE(seen.call.accident);
+  EXPECT_EQ(seen.call.accident->verdict, Verdict::out_of_memory);
 }
 
 /// Until the process is gone; false after 20 s.
@@ -343,8 +364,12 @@ TEST(Host, LoadsAPluginBuiltWithAShorterStruct) {
   auto subject = host_of("load_short_struct");
   ASSERT_NE(subject, nullptr);
   EXPECT_EQ(subject->kernel_name(), "only");
-  AttentionProblem problem = small_problem();
-  EXPECT_TRUE(run(*subject, Flush::high, problem).ok());
+  EXPECT_TRUE(run(*subject).ok());
+  // `next` lies beyond its struct: what stands there is no kernel.
+  OpenError error;
+  EXPECT_EQ(open_in_host({module_path("load_short_struct"), "other", false}, error), nullptr);
+  EXPECT_NE(error.message.find("has no kernel called 'other' (it has: only)"), std::string::npos)
+      << error.message;
 }
 
 TEST(Workspace, IsAsLargeAsPlannedAndGuarded) {
