@@ -317,9 +317,7 @@ Record Run::describe_run() const {
   record.subject.built_in = options_.subject.built_in;
   for (const DType dtype : kAllDTypes)
     if (work_.declaration.has(dtype))
-      record.subject.precision +=
-          fmt::format("{}{}={}", record.subject.precision.empty() ? "" : " ", name(dtype),
-                      work_.declaration.precision[static_cast<std::size_t>(dtype)]);
+      add_precision(work_.declaration, dtype, record.subject.precision);
   record.machine = machine_info();
   record.suite = options_.cases_name.empty() ? options_.suite : "cases:" + options_.cases_name;
   record.seed = options_.seed;

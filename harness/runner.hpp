@@ -21,7 +21,7 @@ struct RunOptions {
   SubjectSpec subject;
   std::string subject_text;             ///< as the user names it, for the replay command
   std::string command;                  ///< the command line, for the record
-  std::string suite = "quick";          ///< smoke, quick, full, also "quick@1"
+  std::string suite = "quick";          ///< smoke, quick, full
   std::vector<std::string> case_lines;  ///< instead of a suite
   std::vector<int> case_line_numbers;   ///< where they stand in cases_name; empty: 1, 2, ...
   std::string cases_name;               ///< where they came from; "": no case file

@@ -47,13 +47,22 @@ void count_cases(const WorkList& work, const std::vector<const Requirement*>& al
     }
 }
 
-void fill_matrix(const std::vector<UnitResult>& results, Record& record) {
+/// Whether the kernel declares what this problem uses; what asks for refusals does not count as
+/// tested scope.
+bool is_declared(const Declaration& declaration, const UnitResult& unit) {
+  for (int f = 0; f < kNumFeatures; ++f)
+    if (((unit.features >> f) & 1) != 0 && !declaration.has(static_cast<Feature>(f))) return false;
+  return declaration.has(unit.dtype) && contains(declaration.head_dims, unit.head_dim);
+}
+
+void fill_matrix(const WorkList& work, const std::vector<UnitResult>& results, Record& record) {
   struct Cell {
     std::int64_t cases = 0, failed = 0, unsupported = 0;
   };
   // Row kNumFeatures is "plain": nothing but, perhaps, lse.
   std::map<std::pair<int, DType>, Cell> cells;
   for (const UnitResult& unit : results) {
+    if (!is_declared(work.declaration, unit)) continue;
     const bool plain = (unit.features & ~feature_bit(Feature::lse)) == 0;
     for (int f = 0; f <= kNumFeatures; ++f) {
       const bool has = f == kNumFeatures ? plain : ((unit.features >> f) & 1) != 0;
@@ -144,6 +153,7 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
   std::int64_t problems = 0, refused_problems = 0;
   for (std::size_t position = 0; position < results.size(); ++position) {
     const UnitResult& unit = results[position];
+    if (!is_declared(work.declaration, unit)) continue;
     std::int64_t here_judged = 0, here_refused = 0;
     for (const CaseOutcome& outcome : unit.cases) {
       here_judged += judged(outcome.verdict);
@@ -180,9 +190,7 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
     const auto d = static_cast<std::size_t>(dtype);
     report(std::string(name(dtype)), work.declaration.has(dtype), dtype_cases[d], dtype_refused[d],
            scope.dtypes);
-    if (dtype_cases[d] > 0)
-      scope.precision += fmt::format("{}{}={}", scope.precision.empty() ? "" : " ", name(dtype),
-                                     work.declaration.precision[d]);
+    if (dtype_cases[d] > 0) add_precision(work.declaration, dtype, scope.precision);
   }
   for (std::size_t f = 0; f < static_cast<std::size_t>(kNumFeatures); ++f) {
     const auto feature = static_cast<Feature>(f);
@@ -192,6 +200,13 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
 }
 
 }  // namespace
+
+void add_precision(const Declaration& declaration, DType dtype, std::string& text) {
+  // An f64 kernel computes in f64 whatever name it declares.
+  const std::string& preset = declaration.precision[static_cast<std::size_t>(dtype)];
+  text += fmt::format("{}{}={}", text.empty() ? "" : " ", name(dtype),
+                      dtype == DType::f64 ? "f64" : preset);
+}
 
 std::vector<std::string> ranges(const std::vector<std::int64_t>& sorted) {
   std::vector<std::string> texts;
@@ -208,7 +223,7 @@ std::vector<std::string> ranges(const std::vector<std::int64_t>& sorted) {
 void tally(const WorkList& work, const std::vector<const Requirement*>& all,
            const std::vector<UnitResult>& results, Record& record) {
   count_cases(work, all, results, record);
-  fill_matrix(results, record);
+  fill_matrix(work, results, record);
   fill_ratios(work, results, record);
   merge_audits(results, record.audit);
   fill_scope(work, results, record);

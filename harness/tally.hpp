@@ -31,6 +31,9 @@ void apply_expectations(const std::vector<Expectation>& expectations, const std:
 /// The verdict of a run that was neither cut nor interrupted. `planned` cases at most were to come.
 SuiteVerdict suite_verdict(const Record& record, std::int64_t planned);
 
+/// Appends "bf16=mma_f32acc", after a blank where there is something before it.
+void add_precision(const Declaration& declaration, DType dtype, std::string& text);
+
 /// "1-8, 16, 64": ascending numbers.
 std::vector<std::string> ranges(const std::vector<std::int64_t>& sorted);
 

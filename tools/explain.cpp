@@ -171,6 +171,7 @@ void print_table(const std::vector<std::vector<std::string>>& rows) {
   for (const auto& row : rows) {
     std::string line = " ";
     for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format(" {:>{}}", row[c], widths[c]);
+    line.erase(line.find_last_not_of(' ') + 1);
     fmt::print("{}\n", line);
   }
 }
