@@ -27,10 +27,9 @@ struct OneKey {
   /// q alternates +-x, k is y: q.k = 0 for an even head_dim, sum |q k| = D |x y|.
   void fill(double x, double y) {
     inputs = testing_support::random_inputs(problem, 1);
-    for (std::size_t c = 0; c < inputs.q.values.size(); ++c) {
+    for (std::size_t c = 0; c < inputs.q.values.size(); ++c)
       inputs.q.values[c] = static_cast<float>(c % 2 ? -x : x);
-      inputs.k.values[c] = static_cast<float>(y);
-    }
+    for (double& k : inputs.k.values) k = static_cast<float>(y);
   }
   double radius() const { return expect(problem, inputs, {}).lse.radius[0]; }
 };
