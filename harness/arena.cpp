@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -44,10 +45,11 @@ std::string failed(const char* what) { return fmt::format("{}: {}", what, std::s
 
 std::string human_bytes(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes);
   int unit = 0;
-  for (; value >= 1024; value /= 1024) ++unit;
-  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+  while (unit < 6 && bytes >> (10 * (unit + 1)) != 0) ++unit;
+  return unit == 0 ? fmt::format("{} bytes", bytes)
+                   : fmt::format("{:.1f} {}", std::ldexp(static_cast<double>(bytes), -10 * unit),
+                                 kUnits[unit]);
 }
 
 std::int64_t slot_memory(const SlotBytes& bytes) {
