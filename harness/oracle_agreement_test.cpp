@@ -96,6 +96,16 @@ TEST(OracleAgreement, EveryElementLiesInsideTheCertifiedRadius) {
       const ExactRow exact = definition_row(problem, inputs, b, h, i);
       if (kind == RowKind::outside_domain || kind == RowKind::unspecified) continue;
       ASSERT_EQ(static_cast<int>(kind), static_cast<int>(exact.kind)) << "row " << row;
+      if (kind == RowKind::lowest_only) {
+        // Judged by an interval: floats absorb the scores, so that any weights are right.
+        for (std::int64_t c = 0; c < problem.v_head_dim; ++c) {
+          const auto flat = static_cast<std::size_t>(row * problem.v_head_dim + c);
+          const double value = exact.o[static_cast<std::size_t>(c)].high;
+          ASSERT_LE(expected.o_low[flat], value) << "row " << row << ", channel " << c;
+          ASSERT_GE(expected.o_high[flat], value) << "row " << row << ", channel " << c;
+        }
+        continue;
+      }
       const bool ordinary = kind == RowKind::ordinary;
       for (std::int64_t c = 0; c < problem.v_head_dim; ++c)
         ASSERT_TRUE(inside(exact.o[static_cast<std::size_t>(c)], expected.o,
