@@ -13,9 +13,8 @@ AttentionProblem plain(const AttentionProblem& like, const Declaration& declarat
   AttentionProblem problem;
   problem.dtype = like.dtype;
   problem.seed = like.seed;
-  problem.batch = 2;
-  problem.q_len = problem.kv_len = 4;
-  problem.head_dim = problem.v_head_dim = 8;
+  problem.q_len = problem.kv_len = 3;
+  problem.head_dim = problem.v_head_dim = 2;
   problem.want_lse = false;
   return make_legal(problem, declaration);
 }

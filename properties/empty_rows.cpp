@@ -23,7 +23,7 @@ std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaratio
     problem.align = Align::bottom_right;
     problem.q_offset.clear();
     problem.prefix_len.clear();
-    problem.q_len = problem.kv_len + 1 + problem.q_len % 3;
+    problem.q_len = problem.kv_len + 1;
   } else if (declaration.has(Feature::seqlens_k)) {
     problem.seqlens_k.assign(static_cast<std::size_t>(problem.batch), 0);
   } else if (declaration.has(Feature::empty_dims)) {
