@@ -36,6 +36,10 @@ class FakeSubject : public Subject {
 inline constexpr const char* kFakeDeclaration =
     "dtype=f32,bf16 head_dim=1..64 v_head_dim=any features=all deterministic";
 
+/// Shared problems of a fake run, and the units it has with those of kLongHeads.
+inline const std::int64_t kProblems = find_suite("smoke")->problems;
+inline const std::int64_t kUnits = kProblems + kProblems / 2;
+
 inline CaseResult fake_failure(Reason reason, const std::string& detail,
                                Verdict verdict = Verdict::fail) {
   CaseResult result;

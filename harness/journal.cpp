@@ -137,6 +137,10 @@ bool parse_audit(std::string_view text, Audit& audit) {
          read(parts[4], audit.worst_radius_over_tolerance);
 }
 
+const char* ratio_name(RatioOutput output) {
+  return output == RatioOutput::o ? "o" : output == RatioOutput::lse ? "lse" : "-";
+}
+
 int place_of(const WorkList& work, std::string_view id) {
   for (std::size_t r = 0; r < work.requirements.size(); ++r)
     if (work.requirements[r]->id == id) return static_cast<int>(r);
@@ -154,7 +158,8 @@ bool parse_case(const WorkList& work, std::string_view text, std::string_view de
   if (outcome.requirement < 0 || !verdict || !reason || !unescaped) return false;
   outcome.verdict = *verdict;
   outcome.reason = *reason;
-  if (parts[3] != "-") outcome.ratio_output = parts[3];
+  if (parts[3] == "o") outcome.ratio_output = RatioOutput::o;
+  if (parts[3] == "lse") outcome.ratio_output = RatioOutput::lse;
   outcome.detail = *unescaped;
   return read(parts[4], outcome.ratio) && read(parts[5], outcome.elements);
 }
@@ -167,11 +172,11 @@ std::string print_unit(const WorkList& work, const WorkUnit& unit, const UnitRes
                                  : work.requirements[static_cast<std::size_t>(unit.stream)]->id;
   std::string line = fmt::format("unit\t{} {}\t{}", stream, unit.index, print_audit(result.audit));
   for (const CaseOutcome& outcome : result.cases)
-    line += fmt::format("\t{} {} {} {} {} {}\t{}",
-                        work.requirements[static_cast<std::size_t>(outcome.requirement)]->id,
-                        name(outcome.verdict), name(outcome.reason),
-                        outcome.ratio_output.empty() ? "-" : outcome.ratio_output,
-                        print_number(outcome.ratio), outcome.elements, escape(outcome.detail));
+    line +=
+        fmt::format("\t{} {} {} {} {} {}\t{}",
+                    work.requirements[static_cast<std::size_t>(outcome.requirement)]->id,
+                    name(outcome.verdict), name(outcome.reason), ratio_name(outcome.ratio_output),
+                    print_number(outcome.ratio), outcome.elements, escape(outcome.detail));
   return line;
 }
 

@@ -54,7 +54,7 @@ class Run {
   std::vector<std::string> list() const;
   void run_list();
   void find();
-  Record finish();
+  void finish(Record& record);
 
  private:
   std::optional<RunError> plan();
@@ -68,7 +68,7 @@ class Run {
   void drop_beyond_stop();
   std::string cut_sentence() const;
   bool interrupted() const { return options_.interrupted && *options_.interrupted; }
-  Record describe_run() const;
+  void describe_run(Record& record) const;
   void add_failures(Record& record) const;
   void add_notes(Record& record) const;
   void decide(Record& record) const;
@@ -77,7 +77,6 @@ class Run {
   const std::function<void(const Progress&)>& progress_;
   Clock::time_point start_;
   Workers workers_;
-  std::string started_ = utc_now();
   std::string kernel_name_, kernel_version_;
 
   WorkList work_;
@@ -306,8 +305,7 @@ std::string Run::cut_sentence() const {
   return where + ", at " + stop_reason_;
 }
 
-Record Run::describe_run() const {
-  Record record;
+void Run::describe_run(Record& record) const {
   record.tool_version = tool_version();
   record.command = options_.command;
   record.subject.name = kernel_name_;
@@ -322,7 +320,6 @@ Record Run::describe_run() const {
   record.suite = options_.cases_name.empty() ? options_.suite : "cases:" + options_.cases_name;
   record.seed = options_.seed;
   record.shard = fmt::format("{}/{}", options_.shard.index, options_.shard.count);
-  return record;
 }
 
 void Run::add_failures(Record& record) const {
@@ -355,8 +352,9 @@ void Run::add_notes(Record& record) const {
   if (const std::string trouble = workers_.trouble(); !trouble.empty())
     record.notes.push_back("the run could not go on: " + trouble);
   if (!journal_trouble_.empty()) record.notes.push_back(journal_trouble_);
-  if (interrupted() && journal_)
-    record.notes.push_back("interrupted; the same command with --resume goes on");
+  if (interrupted())
+    record.notes.push_back(journal_ ? "interrupted; the same command with --resume goes on"
+                                    : "interrupted");
   if (record.audit.outside != 0)
     record.notes.push_back("the oracle failed its audit: " + record.audit.first_outside);
 }
@@ -368,8 +366,8 @@ void Run::decide(Record& record) const {
     record.verdict = SuiteVerdict::incomplete;
 }
 
-Record Run::finish() {
-  Record record = describe_run();
+void Run::finish(Record& record) {
+  describe_run(record);
   tally(work_, all_, results_, record);
   record.scope.cut = cut_sentence();
   count_flaky_as_warnings(work_, results_, findings_, record);
@@ -379,25 +377,32 @@ Record Run::finish() {
   apply_expectations(options_.expectations, utc_now().substr(0, 10), whole, record);
   add_notes(record);
   decide(record);
-  if (journal_ && !options_.keep_journal && done_ == work_.units.size()) journal_->discard();
-  record.started = started_;
-  record.wall_seconds = seconds_since(start_);
-  record.cpu_seconds = cpu_seconds_used();
-  return record;
+  const bool to_the_end = !interrupted() && workers_.trouble().empty() && !over_budget_;
+  if (journal_ && !options_.keep_journal && to_the_end) journal_->discard();
 }
 
 }  // namespace
 
 Result<Record> run_suite(const RunOptions& options,
                          const std::function<void(const Progress&)>& progress, RunError& error) {
-  Run run(options, progress);
-  if (auto refused = run.prepare()) {
-    error = *refused;
-    return Error{error.message};
+  const Clock::time_point start = Clock::now();
+  const double cpu_before = cpu_seconds_used();
+  Record record;
+  record.started = utc_now();
+  {
+    Run run(options, progress);
+    if (auto refused = run.prepare()) {
+      error = *refused;
+      return Error{error.message};
+    }
+    run.run_list();
+    run.find();
+    run.finish(record);
   }
-  run.run_list();
-  run.find();
-  return run.finish();
+  // The hosts have ended now, so that their time counts.
+  record.wall_seconds = seconds_since(start);
+  record.cpu_seconds = cpu_seconds_used() - cpu_before;
+  return record;
 }
 
 Result<std::vector<std::string>> list_cases(const RunOptions& options, RunError& error) {

@@ -28,6 +28,14 @@ void write_file(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+std::string with_comma(std::int64_t value) {
+  return value < 1000 ? std::to_string(value)
+                      : std::to_string(value / 1000) + "," + std::to_string(value + 1000).substr(1);
+}
+std::string cut_after(std::int64_t done, std::int64_t total) {
+  return "after " + with_comma(done) + " of " + with_comma(total) + " problems";
+}
+
 std::string refusal(const RunOptions& options) {
   RunError error;
   const Result<Record> record = run_suite(options, {}, error);
@@ -64,11 +72,11 @@ TEST(Runner, FindsBothPlantedMistakesAndNothingElse) {
     return std::find_if(record.requirements.begin(), record.requirements.end(),
                         [&](const RequirementResult& r) { return r.id == id; });
   };
-  EXPECT_EQ(found("A-HONEST")->counts.pass, 300);
-  EXPECT_EQ(found("B-TOPLEFT")->counts.total(), 300);
+  EXPECT_EQ(found("A-HONEST")->counts.pass, kProblems);
+  EXPECT_EQ(found("B-TOPLEFT")->counts.total(), kProblems);
   EXPECT_GT(found("B-TOPLEFT")->counts.fail, 5);
   EXPECT_GT(found("C-LONGHEADS")->counts.crash, 5);
-  EXPECT_LE(found("C-LONGHEADS")->counts.total(), 150);
+  EXPECT_LE(found("C-LONGHEADS")->counts.total(), kProblems / 2);
 }
 
 TEST(Runner, GivesTheSameRecordForAnyNumberOfJobs) {
@@ -118,7 +126,7 @@ TEST(Runner, GoesOnWhereItWasInterrupted) {
   });
   EXPECT_EQ(part.verdict, SuiteVerdict::incomplete);
   EXPECT_EQ(exit_code(part), ExitCode::suite_failed);
-  EXPECT_EQ(part.scope.cut, "after 100 of 450 problems, interrupted");
+  EXPECT_EQ(part.scope.cut, cut_after(100, kUnits) + ", interrupted");
   EXPECT_NE(part.counts.failures(), 0);
   EXPECT_FALSE(part.failures.empty());
 
@@ -191,11 +199,30 @@ TEST(Runner, DropsTheJournalOfACompleteRunThatNobodyNamed) {
   EXPECT_FALSE(std::filesystem::exists(options.journal_path));
 }
 
+TEST(Runner, KeepsThatJournalWhereItWasInterruptedWhileShrinking) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  options.journal_path = folder.file("j");
+  options.keep_journal = false;
+  std::atomic<bool> interrupted{false};
+  options.interrupted = &interrupted;
+  const Record part = run_fake(options, [&](const Progress& progress) {
+    if (progress.shrinking) interrupted = true;
+  });
+  EXPECT_EQ(part.verdict, SuiteVerdict::incomplete);
+  EXPECT_TRUE(std::filesystem::exists(options.journal_path));
+  // A list that was stopped on purpose is complete: nothing is left to resume.
+  interrupted = false;
+  options.stop_at_first = true;
+  run_fake(options);
+  EXPECT_FALSE(std::filesystem::exists(options.journal_path));
+}
+
 TEST(Runner, ATimeBudgetCutsTheListAndSaysWhere) {
   RunOptions options = fake_options(kAll);
   options.time_budget_seconds = 1e-9;
   Record record = run_fake(options);
-  EXPECT_EQ(record.scope.cut, "after 0 of 450 problems, by the time budget");
+  EXPECT_EQ(record.scope.cut, cut_after(0, kUnits) + ", by the time budget");
   EXPECT_EQ(record.verdict, SuiteVerdict::too_little_tested);
   EXPECT_EQ(exit_code(record), ExitCode::too_little_tested);
   options.cut_is_incomplete = true;
@@ -226,7 +253,8 @@ TEST(Runner, AKernelThatAlwaysHangsEndsTheListEarly) {
   RunOptions options = fake_options({&hangs});
   const Record record = run_fake(options);
   EXPECT_EQ(record.counts.hang, 100);
-  EXPECT_EQ(record.scope.cut, "after 100 of 300 problems, at 100 problems that hung or ate memory");
+  EXPECT_EQ(record.scope.cut,
+            cut_after(100, kProblems) + ", at 100 problems that hung or ate memory");
   EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
   options.jobs = 3;
   EXPECT_EQ(fingerprint(run_fake(options)), fingerprint(record));
@@ -253,7 +281,7 @@ TEST(Runner, AKernelThatRefusesEverythingIsTooLittleTested) {
   EXPECT_EQ(record.verdict, SuiteVerdict::too_little_tested);
   EXPECT_EQ(exit_code(record), ExitCode::too_little_tested);
   EXPECT_EQ(record.scope.refused_share, 1.0);
-  EXPECT_EQ(record.counts.unsupported, 300);
+  EXPECT_EQ(record.counts.unsupported, kProblems);
 }
 
 // Behaviour over time, for checks that are plain functions.
@@ -271,7 +299,7 @@ TEST(Runner, TroubleOfTheMachineIsTriedAgainThenEndsTheRun) {
   const Requirement once{.id = "E", .sentence = "s", .check = check_error_once};
   Record record = run_fake(fake_options({&once}));
   EXPECT_EQ(record.verdict, SuiteVerdict::conformant);
-  EXPECT_EQ(record.counts.pass, 300);
+  EXPECT_EQ(record.counts.pass, kProblems);
   EXPECT_EQ(record.counts.error, 0);
 
   g_calls = 0;
@@ -279,7 +307,7 @@ TEST(Runner, TroubleOfTheMachineIsTriedAgainThenEndsTheRun) {
   record = run_fake(fake_options({&always}));
   EXPECT_EQ(record.verdict, SuiteVerdict::incomplete);
   EXPECT_EQ(exit_code(record), ExitCode::suite_failed);
-  EXPECT_EQ(record.scope.cut, "after 8 of 300 problems, trouble of the machine");
+  EXPECT_EQ(record.scope.cut, cut_after(8, kProblems) + ", trouble of the machine");
   ASSERT_EQ(record.notes.size(), 1u);
   EXPECT_EQ(record.notes[0], "the run could not go on: host lost");
 }
@@ -312,7 +340,8 @@ CaseResult check_fails_in_half(CaseContext&, const AttentionProblem&) {
 }
 CaseResult check_fails_in_the_list(CaseContext&, const AttentionProblem&) {
   const int call = g_calls++;
-  return call < 300 && call % 10 == 0 ? fake_failure(Reason::wrong_value, "wrong") : CaseResult{};
+  return call < kProblems && call % 40 == 0 ? fake_failure(Reason::wrong_value, "wrong")
+                                            : CaseResult{};
 }
 
 TEST(Runner, OneFailureThatNeverComesBackIsAWarning) {
@@ -344,7 +373,8 @@ TEST(Runner, ManyFailuresThatNeverComeBackAreNoAccident) {
   EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
   const Failure& last = record.failures.back();
   EXPECT_EQ(last.reason, Reason::not_deterministic);
-  EXPECT_EQ(last.detail, "27 more cases failed, the first of them not again in 2 reruns");
+  EXPECT_EQ(last.detail, std::to_string(kProblems / 40 - 3) +
+                             " more cases failed, the first of them not again in 2 reruns");
 }
 
 TEST(Runner, AnAdvisoryRequirementWarns) {

@@ -96,10 +96,10 @@ void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, R
     double worst = -1;
     std::size_t worst_position = 0;
   };
-  std::map<std::pair<std::string, DType>, Samples> all;
+  std::map<std::pair<RatioOutput, DType>, Samples> all;
   for (std::size_t position = 0; position < results.size(); ++position)
     for (const CaseOutcome& outcome : results[position].cases) {
-      if (outcome.ratio_output.empty() || outcome.elements == 0) continue;
+      if (outcome.ratio_output == RatioOutput::none || outcome.elements == 0) continue;
       Samples& samples = all[{outcome.ratio_output, results[position].dtype}];
       samples.values.push_back(outcome.ratio);
       samples.elements += outcome.elements;
@@ -108,7 +108,7 @@ void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, R
         samples.worst_position = position;
       }
     }
-  for (const char* output : {"o", "lse"})
+  for (const RatioOutput output : {RatioOutput::o, RatioOutput::lse})
     for (const DType dtype : kAllDTypes) {
       const auto found = all.find({output, dtype});
       if (found == all.end()) continue;
@@ -119,7 +119,7 @@ void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, R
             .values[static_cast<std::size_t>(q * static_cast<double>(samples.values.size() - 1))];
       };
       Ratios ratios;
-      ratios.output = output;
+      ratios.output = output == RatioOutput::o ? "o" : "lse";
       ratios.dtype = std::string(name(dtype));
       ratios.cases = static_cast<std::int64_t>(samples.values.size());
       ratios.elements = samples.elements;

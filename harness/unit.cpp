@@ -64,7 +64,8 @@ void add_case(const WorkList& work, std::size_t place, CaseContext& context,
   outcome.requirement = static_cast<int>(place);
   outcome.verdict = result.verdict;
   outcome.reason = result.reason;
-  outcome.ratio_output = result.ratio_output;
+  if (result.ratio_output == "o") outcome.ratio_output = RatioOutput::o;
+  if (result.ratio_output == "lse") outcome.ratio_output = RatioOutput::lse;
   outcome.ratio = result.worst_ratio;
   outcome.elements = result.elements_compared;
   if (result.verdict != Verdict::pass) outcome.detail = result.detail;
