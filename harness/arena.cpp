@@ -80,7 +80,6 @@ Arena::Arena() {
     return;
   }
   header_ = static_cast<HostHeader*>(header);
-  header_->protocol = kHostProtocol;
   SlotBytes first;
   first.fill(kFirstBytes);
   if (auto why = map(first)) error_ = *why;
@@ -117,10 +116,16 @@ std::optional<std::string> Arena::map(const SlotBytes& bytes) {
   arena_bytes_ = offset;
   bytes_ = bytes;
   std::memcpy(slots_, slots, sizeof slots);
-  std::memcpy(header_->slots, slots, sizeof slots);
-  header_->arena_bytes = offset;
-  ++header_->generation;
+  ++generation_;
+  publish();
   return std::nullopt;
+}
+
+void Arena::publish() {
+  header_->protocol = kHostProtocol;
+  header_->generation = generation_;
+  header_->arena_bytes = arena_bytes_;
+  std::memcpy(header_->slots, slots_, sizeof slots_);
 }
 
 std::optional<std::string> Arena::reserve(const SlotBytes& bytes) {

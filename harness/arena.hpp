@@ -32,6 +32,9 @@ class Arena {
   /// offsets, though base() changes.
   std::optional<std::string> reserve_workspace(std::uint64_t bytes);
 
+  /// Writes into the header what a host must find there when it starts.
+  void publish();
+
   std::byte* base() const { return base_; }
   const SlotRange& slot(Slot slot) const { return slots_[static_cast<int>(slot)]; }
   HostHeader& header() const { return *header_; }
@@ -46,6 +49,7 @@ class Arena {
   // Of our own: a kernel that writes wild may hit what the header says.
   SlotRange slots_[kNumSlots] = {};
   std::uint64_t arena_bytes_ = 0;
+  std::uint32_t generation_ = 0;
   SlotBytes bytes_{};
 };
 

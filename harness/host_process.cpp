@@ -66,6 +66,7 @@ int spawn(const std::string& program, int pipe_fd, int arena_fd, pid_t& pid) {
 
 std::optional<std::string> HostProcess::start(const std::string& program, Command command) {
   stop();
+  arena_.publish();
   HostHeader& header = arena_.header();
   header.runner_pid = getpid();
   header.command = command;
@@ -211,11 +212,13 @@ void HostProcess::bound_memory([[maybe_unused]] std::uint64_t bytes) {
 
 HostProcess::Answer HostProcess::wait(const Limits& limits, bool& grew) {
   HostHeader& header = arena_.header();
-  const auto answer = [&header] {
-    const Turn turn = turn_of(header);
-    return turn == Turn::runner ? std::optional(Answer::answered)
-           : turn == Turn::dead ? std::optional(Answer::died)
-                                : std::nullopt;
+  const auto answer = [&header]() -> std::optional<Answer> {
+    switch (turn_of(header)) {
+      case Turn::host: return std::nullopt;
+      case Turn::runner: return Answer::answered;
+      case Turn::dead: return Answer::died;
+    }
+    return Answer::garbled;  // the kernel wrote over it
   };
   grew = false;
   const double slice = std::clamp(limits.cpu_seconds / 8, 0.002, 0.05);

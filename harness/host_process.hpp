@@ -37,7 +37,7 @@ class HostProcess {
     double cpu_seconds;
     double wall_seconds;
   };
-  enum class Answer : std::uint8_t { answered, died, over_cpu, over_wall };
+  enum class Answer : std::uint8_t { answered, died, over_cpu, over_wall, garbled };
   /// Until it gives the turn back. `grew` is set where it was still taking memory when its time was
   /// up: at least 8 MiB since the wait began, of which 1 MiB in the last half.
   Answer wait(const Limits& limits, bool& grew);

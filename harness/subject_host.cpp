@@ -105,6 +105,7 @@ class HostSubject final : public Subject {
     if (answer == HostProcess::Answer::died) return death(nullptr, {});
     process_.kill();
     process_.stop();
+    if (answer == HostProcess::Answer::garbled) return overwritten();
     const bool by_wall = answer == HostProcess::Answer::over_wall;
     return describe_hang(by_wall ? options_.load_wall_seconds / 10 : options_.load_cpu_seconds,
                          by_wall, where(stage));
@@ -135,6 +136,7 @@ class HostSubject final : public Subject {
         process_.data_bytes() > memory_baseline_ + static_cast<std::uint64_t>(limits.memory_bytes);
     process_.kill();
     process_.stop();
+    if (answer == HostProcess::Answer::garbled) return overwritten();
     if (grew) return describe_memory(static_cast<std::uint64_t>(limits.memory_bytes), where(stage));
     return describe_hang(limits.cpu_seconds, answer == HostProcess::Answer::over_wall,
                          where(stage));
@@ -170,7 +172,7 @@ class HostSubject final : public Subject {
   std::optional<Accident> grow_workspace(std::uint64_t bytes, const CallLimits& limits) {
     if (bytes <= arena_.slot(Slot::workspace).bytes) {
       process_.stop();
-      return Accident{Verdict::crash, Reason::none, "the kernel wrote over the host's memory"};
+      return overwritten();
     }
     if (bytes > static_cast<std::uint64_t>(limits.memory_bytes))
       return Accident{
@@ -180,6 +182,10 @@ class HostSubject final : public Subject {
     if (auto why = arena_.reserve_workspace(bytes))
       return Accident{Verdict::error, Reason::none, *why};
     return std::nullopt;
+  }
+
+  static Accident overwritten() {
+    return {Verdict::crash, Reason::none, "the kernel wrote over the host's memory"};
   }
 
   static CallStatus accident(Accident accident) {

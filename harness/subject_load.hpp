@@ -26,9 +26,9 @@ CallStatus read_reply(const CallReply& reply);
 
 /// open_in_host() with another program or other limits on loading.
 struct HostOptions {
-  std::string program;  ///< "" = attest-host in module_dir()
-  double load_cpu_seconds = 30;
-  double load_wall_seconds = 120;
+  std::string program;           ///< "" = attest-host in module_dir()
+  double load_cpu_seconds = 20;  // large libraries take seconds to bind
+  double load_wall_seconds = 60;
 };
 std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, const HostOptions& options,
                                       OpenError& error);

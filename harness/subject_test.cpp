@@ -164,6 +164,20 @@ bool gone(pid_t pid, int pidfd) {
   return ended;
 }
 
+TEST(Host, AKernelThatWritesOverTheSharedBlockHarmsItselfAlone) {
+  for (const char* kernel : {"vandal_zeros", "vandal_ones", "vandal_high"}) {
+    auto subject = host_of("accidents", kernel);
+    for (int round = 0; round < 3; ++round) {
+      const Observation seen = run(*subject);
+      EXPECT_TRUE(seen.call.accident || seen.call.status == 0) << kernel;
+      if (seen.call.accident) {
+        EXPECT_NE(seen.call.accident->verdict, Verdict::error)
+            << kernel << ": " << seen.call.accident->sentence;
+      }
+    }
+  }
+}
+
 TEST(Host, TakesWhatAKernelForkedWithIt) {
   auto subject = host_of("accidents", "fork");
   const Observation seen = run(*subject);
@@ -172,6 +186,24 @@ TEST(Host, TakesWhatAKernelForkedWithIt) {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
   subject.reset();
   EXPECT_TRUE(gone(child, pidfd));
+}
+
+TEST(Host, AChildThatReturnsAnswersNoCalls) {
+  auto subject = host_of("accidents", "fork_twice");
+  for (int call = 1; call <= 50; ++call) {
+    const Observation seen = run(*subject);
+    ASSERT_TRUE(seen.ok()) << call;
+    ASSERT_EQ(seen.o.at(0), call);
+  }
+}
+
+TEST(Host, AChildThatCrashesIsNoFaultOfTheCall) {
+  auto subject = host_of("accidents", "fork_crash");
+  for (int call = 1; call <= 2; ++call) {
+    const Observation seen = run(*subject);
+    ASSERT_TRUE(seen.ok());
+    EXPECT_EQ(seen.o.at(0), SIGSEGV);
+  }
 }
 
 // Run by the test below, in a process that is killed while its host is busy.

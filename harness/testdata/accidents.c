@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels.h"
@@ -170,6 +171,25 @@ FORWARD(tell_pid) { /* for ever in its second call */
   *(float*)p->o->data = (float)getpid();
   return ATTEST_OK;
 }
+/* What a kernel that writes wild can do at worst: to all that it shares with the runner. */
+static attest_status vandalise(int byte, const attest_attention* p) {
+  static char block[1 << 16];
+  memset(block, byte, sizeof block);
+  if (pwrite(3, block, sizeof block, 0) != sizeof block) return 5;
+  return average(p);
+}
+FORWARD(vandal_zeros) {
+  UNUSED;
+  return vandalise(0, p);
+}
+FORWARD(vandal_ones) {
+  UNUSED;
+  return vandalise(1, p);
+}
+FORWARD(vandal_high) {
+  UNUSED;
+  return vandalise(0xff, p);
+}
 FORWARD(fork_) { /* leaves a process behind, which holds stdout */
   UNUSED;
   const pid_t child = fork();
@@ -177,6 +197,27 @@ FORWARD(fork_) { /* leaves a process behind, which holds stdout */
     for (;;) pause();
   average(p);
   *(float*)p->o->data = (float)child;
+  return ATTEST_OK;
+}
+FORWARD(fork_twice) { /* both processes return; o[0] counts calls, the child from 1000 */
+  UNUSED;
+  static int calls = 0;
+  if (++calls == 1 && fork() == 0) {
+    calls = 1000;
+    return ATTEST_OK;
+  }
+  average(p);
+  *(float*)p->o->data = (float)calls;
+  return ATTEST_OK;
+}
+FORWARD(fork_crash) { /* the child crashes, which is no fault of this call */
+  UNUSED;
+  const pid_t child = fork();
+  if (child == 0) *(volatile int*)8 = 1;
+  int status;
+  waitpid(child, &status, 0);
+  average(p);
+  *(float*)p->o->data = (float)(WIFSIGNALED(status) ? WTERMSIG(status) : -1);
   return ATTEST_OK;
 }
 FORWARD(print_much) {
@@ -240,7 +281,12 @@ ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
   ADD("killed", killed);
   ADD("count", count);
   ADD("tell_pid", tell_pid);
+  ADD("vandal_zeros", vandal_zeros);
+  ADD("vandal_ones", vandal_ones);
+  ADD("vandal_high", vandal_high);
   ADD("fork", fork_);
+  ADD("fork_twice", fork_twice);
+  ADD("fork_crash", fork_crash);
   ADD("print_much", print_much);
   ADD("limits", limits);
   return kernels;
