@@ -97,7 +97,7 @@ CaseFile read_case_file(const std::string& path) {
 
 AttentionProblem read_case_argument(const std::string& line) {
   Result<AttentionProblem> problem = parse_case(line);
-  if (!problem) throw CommandError("case line: " + problem.error());
+  if (!problem) throw CommandError(problem.error());
   if (const auto error = memory_error(*problem)) throw CommandError("case line: " + *error);
   return *problem;
 }

@@ -205,7 +205,7 @@ bool write_reports(const std::vector<Report>& reports, const Record& record) {
   for (const Report& report : reports) {
     const std::string text = report.format->write(record);
     if (report.path == "-") {
-      fmt::print("{}", text);
+      std::fwrite(text.data(), 1, text.size(), stdout);
       continue;
     }
     if (const auto error = write_file(report.path, text)) {
@@ -225,6 +225,14 @@ ExitCode print_cases(const RunOptions& options) {
   return ExitCode::conformant;
 }
 
+/// A run that did not come to its end left its results in the journal.
+void say_how_to_resume(const Record& record, const RunOptions& options) {
+  if (record.verdict != SuiteVerdict::incomplete || options.journal_path.empty() ||
+      ::access(options.journal_path.c_str(), F_OK) != 0)
+    return;
+  fmt::print(stderr, "attest: the run is incomplete; the same command with --resume goes on\n");
+}
+
 ExitCode run(const Arguments& arguments) {
   const std::vector<Report> reports = read_reports(arguments);
   const RunOptions options = read_options(arguments);
@@ -242,6 +250,7 @@ ExitCode run(const Arguments& arguments) {
   const bool written = write_reports(reports, *record);
   if (screen)
     fmt::print("{}", terminal_report(*record, terminal_options(arguments.has("--brief"))));
+  say_how_to_resume(*record, options);
   return written ? exit_code(*record) : ExitCode::suite_failed;
 }
 

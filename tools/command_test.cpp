@@ -48,11 +48,18 @@ class Command : public ::testing::Test {
 
   pid_t start(const std::vector<std::string>& arguments,
               const std::vector<std::string>& extra_environment = {}) {
+    std::vector<std::string> program{kCommand};
+    program.insert(program.end(), arguments.begin(), arguments.end());
+    return start_program(program, extra_environment);
+  }
+
+  pid_t start_program(const std::vector<std::string>& program,
+                      const std::vector<std::string>& extra_environment = {}) {
     std::vector<std::string> environment{"PATH=/usr/bin:/bin", "HOME=" + (root_ / "home").string()};
     environment.insert(environment.end(), extra_environment.begin(), extra_environment.end());
     // env -C is the one portable way to start in another folder without touching this process.
-    std::vector<std::string> words{"env", "-C", folder().string(), kCommand};
-    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<std::string> words{"env", "-C", folder().string()};
+    words.insert(words.end(), program.begin(), program.end());
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     const std::string out = (root_ / "out").string(), err = (root_ / "err").string();
@@ -83,6 +90,10 @@ class Command : public ::testing::Test {
   Outcome run(const std::vector<std::string>& arguments,
               const std::vector<std::string>& environment = {}) {
     return finish(start(arguments, environment));
+  }
+
+  Outcome run_shell(const std::string& command) {
+    return finish(start_program({"sh", "-c", command}));
   }
 
   /// Exit code 2, one line on standard error that names what is wrong, nothing else.
@@ -205,6 +216,8 @@ TEST_F(Command, RefusesCaseLinesThatContradictThemselves) {
            {"attention.forward lq=300000 lk=300000 mask=random", "bytes of memory"}})
     for (const char* command : {"replay", "explain"})
       expect_refused({command, line, "naive"}, fragment);
+  const Outcome named = run({"replay", "attention.forward colour=red", "naive"});
+  EXPECT_EQ(named.err.find("case line: case line"), std::string::npos) << named.err;
   expect_refused({"replay", "attention.forward", "naive", "--requirement", "ORACLE-0"},
                  "did you mean 'ORACLE-O'");
   expect_refused({"explain", "attention.forward", "naive", "--row", "0,0,1"}, "--row");
@@ -328,6 +341,8 @@ TEST_F(Command, KeepsWhatItHadWhenInterruptedOrKilled) {
       EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
       EXPECT_EQ(outcome.out.rfind("INCOMPLETE", 0), 0u) << outcome.out;
       EXPECT_NE(outcome.out.find("--resume"), std::string::npos) << outcome.out;
+      EXPECT_EQ(outcome.err,
+                "attest: the run is incomplete; the same command with --resume goes on\n");
     }
     const std::string journal = read_file(folder() / "j");
     EXPECT_GE(std::count(journal.begin(), journal.end(), '\n'), 20);
@@ -337,6 +352,24 @@ TEST_F(Command, KeepsWhatItHadWhenInterruptedOrKilled) {
     EXPECT_EQ(report("resumed"), report("whole")) << signal;
     fs::remove(folder() / "j");
   }
+}
+
+TEST_F(Command, SaysWhereStandardOutputIsFull) {
+  for (const char* command : {"list", "check naive --suite smoke --filter ORACLE-O --json -",
+                              "check naive --suite smoke --filter ORACLE-O --brief"}) {
+    const Outcome outcome = run_shell(kCommand + " " + command + " > /dev/full");
+    EXPECT_EQ(outcome.code, 3) << command;
+    EXPECT_EQ(outcome.err, "attest: cannot write to standard output: No space left on device\n");
+  }
+}
+
+TEST_F(Command, WritesNothingElsewhereWhereStandardOutputIsClosed) {
+  const Outcome closed =
+      run_shell(kCommand + " check naive --suite smoke --filter ORACLE-O --journal j <&- >&- 2>&-");
+  EXPECT_EQ(closed.code, 0);
+  const std::string journal = read_file(folder() / "j");
+  EXPECT_EQ(journal.rfind("attest-journal", 0), 0u);
+  EXPECT_EQ(journal.find("CONFORMANT"), std::string::npos) << journal;
 }
 
 TEST_F(Command, UnderCiABudgetThatCutsIsNoVerdict) {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 
@@ -80,6 +86,22 @@ Arguments arguments_of(const Bound& bound, int argc, char** argv) {
   return arguments;
 }
 
+/// Where one of the three was closed, the next file to be opened would take its number, and what is
+/// printed would go there.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0) (void)!::open("/dev/null", O_RDWR);
+}
+
+/// False, and said so, where a full disk or the like took less than was printed.
+bool flush_output() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return true;
+  std::cerr << "attest: cannot write to standard output: " << std::strerror(errno ? errno : EIO)
+            << "\n";
+  return false;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"attest: the conformance suite for attention kernels"};
   app.set_version_flag("--version",
@@ -132,9 +154,11 @@ bool register_command(Command command) {
 }  // namespace attest
 
 int main(int argc, char** argv) {
+  attest::open_standard_streams();
   attest::tune_malloc();
   try {
-    return attest::run(argc, argv);
+    const int code = attest::run(argc, argv);
+    return attest::flush_output() ? code : static_cast<int>(attest::ExitCode::suite_failed);
   } catch (const attest::CommandError& error) {
     std::cerr << "attest: " << attest::one_line(error.what()) << "\n";
     return static_cast<int>(error.code());
