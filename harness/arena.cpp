@@ -63,14 +63,16 @@ std::int64_t slot_memory(const SlotBytes& bytes) {
 
 Arena::Arena() {
   // 10 and up: the host gets its own numbers by dup2, and the process may have closed 0, 1 or 2.
-  const int made = memfd_create("attest-arena", MFD_CLOEXEC);
+  const int made = memfd_create("attest-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (made < 0) {
     error_ = failed("memfd_create");
     return;
   }
   fd_ = fcntl(made, F_DUPFD_CLOEXEC, 10);
   close(made);
-  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(kHeaderBytes)) != 0) {
+  // A kernel that shortened the file would take the memory from under the runner (SIGBUS).
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(kHeaderBytes)) != 0 ||
+      fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
     error_ = failed("shared memory");
     return;
   }

@@ -188,6 +188,14 @@ TEST(Host, TakesWhatAKernelForkedWithIt) {
   EXPECT_TRUE(gone(child, pidfd));
 }
 
+TEST(Host, AKernelCannotShortenTheSharedMemory) {
+  auto subject = host_of("accidents", "truncate");
+  EXPECT_TRUE(run(*subject).ok());
+  // It grows all the same.
+  EXPECT_EQ(subject->arena().reserve_workspace(std::uint64_t{1} << 20), std::nullopt);
+  EXPECT_TRUE(run(*subject).ok());
+}
+
 TEST(Host, AChildThatReturnsAnswersNoCalls) {
   auto subject = host_of("accidents", "fork_twice");
   for (int call = 1; call <= 50; ++call) {

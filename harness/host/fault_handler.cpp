@@ -16,6 +16,7 @@ std::uintptr_t arena_begin = 0, arena_end = 0;
 alignas(16) unsigned char handler_stack[64 * 1024];
 
 constexpr std::uintptr_t kNearStack = 64 * 1024;
+constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
 
 /// Resident or not: the 6th field of statm, data and stack in pages. Only async-signal-safe calls.
 std::uint64_t private_bytes() {
@@ -93,8 +94,11 @@ void report_faults(HostHeader& header) {
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigfillset(&action.sa_mask);
-  constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
   for (int signal : kFatal) sigaction(signal, &action, nullptr);
+}
+
+void leave_faults() {
+  for (int signal : kFatal) ::signal(signal, SIG_DFL);
 }
 
 void faults_in_arena(const std::byte* base, std::uint64_t bytes) {

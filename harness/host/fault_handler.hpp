@@ -8,6 +8,8 @@ namespace attest {
 
 /// Fatal signals fill header.fault, on a stack of their own, and end the process.
 void report_faults(HostHeader& header);
+/// Fatal signals end the process without a word, as by default: for a forked child.
+void leave_faults();
 /// Where the arena lies now, so that a fault's address can be told as an offset in it.
 void faults_in_arena(const std::byte* base, std::uint64_t bytes);
 /// From here on, allocations that return NULL are counted in header.failed_allocations: a kernel

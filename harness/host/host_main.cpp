@@ -2,6 +2,7 @@
 // attest-host: the process that a broken kernel may kill. It maps the runner's memory, loads one
 // kernel, and answers calls one at a time. It links libc alone, so that it brings no OpenMP and no
 // C++ library of its own into the kernel's process.
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,6 +34,16 @@ extern "C" const char* __ubsan_default_options() { return "exitcode=86:print_sta
 namespace attest {
 
 namespace {
+
+volatile sig_atomic_t is_copy = 0;
+
+/// In a child that the kernel forks: it must not answer calls beside its parent, nor report its own
+/// faults as those of the parent, nor outlive it.
+void become_copy() {
+  is_copy = 1;
+  leave_faults();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
 
 [[noreturn]] void give_up(const char* why) {
   (void)!write(STDERR_FILENO, why, strlen(why));
@@ -74,6 +85,7 @@ int serve(HostHeader& header) {
     else
       call_forward(loaded, base, slots[static_cast<int>(Slot::workspace)], header.call,
                    header.reply, header.stage, header.cpu_before_ns);
+    if (is_copy) _exit(0);
     give_turn(header, Turn::runner);
   }
 }
@@ -85,6 +97,7 @@ int run() {
   if (header.protocol != kHostProtocol)
     give_up("attest-host: another version of attest started it\n");
   bound_process(header);
+  pthread_atfork(nullptr, nullptr, become_copy);
   tune_malloc();
   count_failed_allocations(header);
   report_faults(header);

@@ -220,6 +220,11 @@ FORWARD(fork_crash) { /* the child crashes, which is no fault of this call */
   *(float*)p->o->data = (float)(WIFSIGNALED(status) ? WTERMSIG(status) : -1);
   return ATTEST_OK;
 }
+FORWARD(truncate_) { /* the memory that it shares with the runner */
+  UNUSED;
+  if (ftruncate(3, 0) == 0) return 5;
+  return average(p);
+}
 FORWARD(print_much) {
   UNUSED;
   for (int i = 0; i < 100000; ++i) printf("line %d of a kernel that prints much\n", i);
@@ -287,6 +292,7 @@ ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
   ADD("fork", fork_);
   ADD("fork_twice", fork_twice);
   ADD("fork_crash", fork_crash);
+  ADD("truncate", truncate_);
   ADD("print_much", print_much);
   ADD("limits", limits);
   return kernels;
