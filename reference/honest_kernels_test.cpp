@@ -37,6 +37,7 @@ struct Style {
   bool l_from_rounded = false;  ///< l sums that P
   bool tf32 = false;            ///< q, k and v rounded to 11 bits
   bool keep_last = false;       ///< multiplies o by the dropout factor at the end instead of P
+  int parts = 1;                ///< ranges of keys computed apart and merged through their lse
 };
 
 constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
@@ -133,19 +134,55 @@ struct Kernel {
     return style.exp2 && problem.softcap > 0 ? multiply(a, rounded(kLog2E)) : a;
   }
 
-  /// Online softmax over the visible keys; writes o and lse.
-  void run(std::vector<float>& o, float& lse) const {
+  std::vector<std::int64_t> keys_of_row() const {
     std::vector<std::int64_t> keys;
     for (const std::int64_t j : visible_keys(problem, inputs, rows, b, h, i))
       if (!bias_hides(inputs, b, h, i, j)) keys.push_back(j);
     if (style.backwards) std::reverse(keys.begin(), keys.end());
+    return keys;
+  }
+
+  void run(std::vector<float>& o, float& lse) const {
+    merge(o, lse);
+    for (float& value : o) value = static_cast<float>(round_to(problem.dtype, value));
+  }
+
+  /// o = sum of exp(lse_s - lse) o_s as flash-decoding kernels combine their splits: with rounded
+  /// exponents the weights need not sum to 1, and nothing divides by their sum. Plain where there
+  /// is one part.
+  void merge(std::vector<float>& o, float& lse) const {
+    const std::vector<std::int64_t> keys = keys_of_row();
+    if (style.parts == 1) return part(keys, true, o, lse);
+    const std::size_t size = keys.size() / static_cast<std::size_t>(style.parts) + 1;
+    std::vector<std::vector<float>> outputs;
+    std::vector<float> logs;
+    for (std::size_t begin = 0; begin < keys.size(); begin += size) {
+      const auto first = keys.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto last =
+          keys.begin() + static_cast<std::ptrdiff_t>(std::min(keys.size(), begin + size));
+      part({first, last}, begin == 0, outputs.emplace_back(), logs.emplace_back());
+    }
+    const float top = *std::max_element(logs.begin(), logs.end());
+    float sum = 0;
+    for (const float part_lse : logs) sum = add(sum, std::exp(part_lse - top));
+    lse = top + std::log(sum);
+    o.assign(outputs.front().size(), 0.0f);
+    for (std::size_t s = 0; s < logs.size(); ++s)
+      for (std::size_t c = 0; c < o.size(); ++c)
+        o[c] = add(o[c], multiply(std::exp(logs[s] - lse), outputs[s][c]));
+  }
+
+  /// Online softmax over these keys, and the sink if it is theirs; writes o, not yet in the storage
+  /// type, and lse.
+  void part(const std::vector<std::int64_t>& keys, bool has_sink, std::vector<float>& o,
+            float& lse) const {
     const auto q = row_of(inputs.q, h, i, qpos(rows.of_query(i), i));
     const float factor = rounded(1 / (1 - problem.dropout_p));
 
     o.assign(static_cast<std::size_t>(problem.v_head_dim), 0.0f);
     float m = -std::numeric_limits<float>::infinity(), l = 0;
     const double sink = sink_at(inputs, h);
-    if (sink != -std::numeric_limits<double>::infinity())
+    if (has_sink && sink != -std::numeric_limits<double>::infinity())
       m = multiply(static_cast<float>(sink), rounded(style.exp2 ? kLog2E : 1.0)), l = 1;
     const auto block = static_cast<std::size_t>(style.block);
     for (std::size_t begin = 0; begin < keys.size(); begin += block) {
@@ -178,7 +215,6 @@ struct Kernel {
     for (float& value : o) {
       value = rounded(static_cast<double>(value) / l);
       if (inputs.keep.present && style.keep_last) value = multiply(value, factor);
-      value = static_cast<float>(round_to(problem.dtype, value));
     }
     const float log_l = rounded(std::log(static_cast<double>(l)));
     lse = rounded(static_cast<double>(style.exp2 ? multiply(m, rounded(kLn2)) : m) + log_l);
@@ -192,7 +228,8 @@ PrecisionProfile profile_of(const AttentionProblem& problem, const Style& style)
   profile.eta_out = type.half_min_subnormal;
   if (style.rounds_p) profile.u_p = type.unit_roundoff, profile.eta_p = type.half_min_subnormal;
   profile.l_from_rounded = style.l_from_rounded;
-  if (style.tf32) profile.u_in = 0x1p-11;
+  if (style.tf32) profile.u_in = 0x1p-11, profile.eta_in = 0x1p-137;
+  profile.lse_merged = style.parts > 1;
   if (style.accumulator == Accumulator::truncating) profile.c_acc = 2;
   if (style.accumulator == Accumulator::half) {
     profile.u_acc = 0x1p-11;
@@ -380,6 +417,35 @@ TEST(HonestKernels, RopeInTheKernel) {
 
 TEST(HonestKernels, InputsRoundedToTf32) {
   run("tf32", [](auto&, Style& style) { style.tf32 = true; }, {DType::f32});
+}
+
+/// Values below the smallest normal number lose a fixed amount to rounding, not a relative one.
+TEST(HonestKernels, SubnormalValuesRoundedToTf32) {
+  AttentionProblem problem;
+  problem.q_len = 3, problem.kv_len = 5, problem.head_dim = 4, problem.v_head_dim = 16;
+  Style style;
+  style.tf32 = true;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    AttentionInputs inputs = testing_support::random_inputs(problem, seed);
+    for (double& v : inputs.v.values) v = round_to(DType::f32, std::ldexp(v, -130));
+    Ratios ratios;
+    measure(problem, inputs, style, "seed " + std::to_string(seed), ratios);
+  }
+}
+
+TEST(HonestKernels, PartsMergedThroughTheirLse) {
+  for (const int parts : {2, 4, 7})
+    run("merged", [parts](auto&, Style& style) { style.parts = parts; });
+  // Scores whose lse has lost digits, equal or with one key ahead: the weights of the parts err
+  // by u |lse|, all in one direction, also where every v is the same.
+  run("large scores", [](AttentionProblem& problem, Style& style) {
+    style.parts = 5;
+    problem.scale = 40;
+  });
+  run("sink", [](AttentionProblem& problem, Style& style) {
+    style.parts = 4;
+    problem.sink = SinkKind::normal;
+  });
 }
 
 }  // namespace

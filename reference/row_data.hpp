@@ -106,6 +106,7 @@ struct RowSums {
   double noise_square = 0, eps_square = 0;    ///< independent sums of (p sqrt vz)^2 and eps^2
   double noise_grouped = 0, eps_grouped = 0;  ///< independent plus grouped, without the sink
   double sink_spread = 0, sink_noise = 0;     ///< p D and p sqrt(vz) of the sink
+  bool has_sink = false;
   double kappa = 1;
 };
 

@@ -199,6 +199,7 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
   sums.noise_square = Sum(noise_square);
   sums.along_scale = Sum(along_scale), sums.along_alibi = Sum(along_alibi);
   double sink_grown = 0;
+  sums.has_sink = row.has_sink;
   if (row.has_sink) {
     // One more key with v = 0: its score is exact.
     const double sizes = std::fabs(row.sink) + k.m_abs + std::fabs(row.sink - row.m) + k.lse_abs;

@@ -171,7 +171,8 @@ void write_lowest_only(const OracleCall& call, const RowPlace& place, const Work
       low = std::min(low, v), high = std::max(high, v);
     }
     const double largest = std::max(std::fabs(low), std::fabs(high));
-    const double slack = weights * largest + half_ulp(largest, profile.u_out, profile.eta_out);
+    const double slack = weights * largest + profile.eta_in * arithmetic.keep_factor +
+                         half_ulp(largest, profile.u_out, profile.eta_out);
     expected.o_low[place.index * channels + c] = low - slack;
     expected.o_high[place.index * channels + c] = high + slack;
   }

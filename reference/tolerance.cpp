@@ -12,6 +12,16 @@ constexpr double kSmallestVariance = 0x1p-900;
 
 double square(double x) { return x * x; }
 
+/// Relative error that all channels of a row share when parts of it are merged with the weights
+/// exp(lse_s - lse): rounded exponents do not make weights that sum to 1. See
+/// docs/tolerance.md 3.6.
+double merge_error(const Arithmetic& a, const RowSums& row) {
+  const double keys = row.n + (row.has_sink ? 1 : 0);
+  if (!a.profile.lse_merged || keys <= 1) return 0;
+  const double steps = 3 * std::fabs(row.lse) + 5 * std::log(keys) + 4;
+  return a.profile.c_acc * a.u * steps + 2 * a.profile.e_exp;
+}
+
 /// T = T_pre + hu(|exact| + T_pre).
 double rounded_out(double t_pre, double exact, double u_out, double eta_out) {
   return t_pre + half_ulp(std::fabs(exact) + t_pre, u_out, eta_out);
@@ -29,14 +39,15 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   const double n_c = row.n - sums.num_small[c], small_c = sums.small[c];
   const double kappa = row.kappa;
   const double lost = profile.eta_exp / row.l * (sums.distance[c] + (row.sink_spread > 0 ? o : 0));
-  // Each product, the division by l and the dropout factor may underflow.
-  const double underflow = 4 * profile.eta_acc * (row.n + 2);
+  // Each product, the division by l and the dropout factor may underflow; so may v on its way in.
+  const double underflow = 4 * profile.eta_acc * (row.n + 2) + profile.eta_in * a.keep_factor;
+  const double common = a.keep_error + merge_error(a, row);
 
   const double reach = row.sink_spread > 0 ? std::max(sums.reach[c], o) : sums.reach[c];
   const double E_soft = std::min(sums.spread[c] + row.sink_spread * o, reach);
   const double acc = g(a, n_c + 2, kappa) * X + sums.abs_small[c] +
                      (g(a, row.n_l + 2, kappa) + row.small_l) * o + 3 * u * o + lost;
-  const double mixed = E_soft + sums.rounding[c] + acc + u_in * X + a.keep_error * o;
+  const double mixed = E_soft + sums.rounding[c] + acc + u_in * X + common * o;
   const double mixed_pre = mixed * unit + underflow;
 
   Tolerance tolerance;
@@ -54,7 +65,7 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   const double along =
       (2 * u + 3 * u_in) * std::fabs(sums.along_scale[c]) + 2 * u * std::fabs(sums.along_alibi[c]);
   const double stat = kLambda * std::sqrt(variance) + along + std::fabs(small_c) + row.small_l * o +
-                      (3 * u + u_in + a.keep_error) * o + lost;
+                      (3 * u + u_in + common) * o + lost;
   tolerance.stat = rounded_out(stat * unit + underflow, exact, profile.u_out, profile.eta_out);
   return tolerance;
 }
@@ -93,7 +104,8 @@ double tolerance_lse_sink(const Arithmetic& a, double sink) {
 
 double tolerance_mean(const Arithmetic& a, double n, double abs_mean) {
   const double weights = a.profile.u_p + a.profile.u_in + 4 * a.u + g(a, n + 2, n);
-  return rounded_out(weights * abs_mean, abs_mean, a.profile.u_out, a.profile.eta_out);
+  return rounded_out(weights * abs_mean + a.profile.eta_in, abs_mean, a.profile.u_out,
+                     a.profile.eta_out);
 }
 
 }  // namespace attest

@@ -279,6 +279,12 @@ RowTolerance tolerances(Twin& twin) {
 
   const Real keep_error =
       dropout ? u * (twin.problem.dropout_p / (1 - Real(twin.problem.dropout_p)) + 2) : 0;
+  const Real weights = n + (twin.has_sink ? 1 : 0);
+  const Real merge_error =
+      f.lse_merged && weights > 1
+          ? f.c_acc * u * (3 * std::fabs(twin.lse) + 5 * std::log(weights) + 4) + 2 * f.e_exp
+          : 0;
+  const Real common = keep_error + merge_error;
   for (std::size_t c = 0; c < static_cast<std::size_t>(twin.problem.v_head_dim); ++c) {
     Real o = 0, X = 0, W2 = 0;
     for (const Key& key : twin.keys) {
@@ -306,10 +312,11 @@ RowTolerance tolerances(Twin& twin) {
       reach = std::max(reach, a);
       distance += a;
     }
-    const Real lost = f.eta_exp / twin.l * distance, underflow = 4 * f.eta_acc * (n + 2);
+    const Real lost = f.eta_exp / twin.l * distance,
+               underflow = 4 * f.eta_acc * (n + 2) + f.eta_in * twin.F;
     const Real mixed = std::min(E, reach) + rounding + twin.g(n_c + 2, twin.kappa) * X + abs_small +
                        (twin.g(n_l + 2, twin.kappa) + small_l) * a + 3 * u * a + lost + f.u_in * X +
-                       keep_error * a + underflow;
+                       common * a + underflow;
     Pair pair;
     pair.mixed = mixed + half_ulp_of(a + mixed, f.u_out, f.eta_out);
     pair.stat = pair.mixed;
@@ -330,7 +337,7 @@ RowTolerance tolerances(Twin& twin) {
                       u * u * (n_l * twin.kappa / 2 + 3) * o * o + f.u_in * f.u_in * W2;
       const Real stat = 4 * std::sqrt(V1 + VP + Va) + (2 * u + 3 * f.u_in) * std::fabs(along_c) +
                         2 * u * std::fabs(along_alibi_c) + std::fabs(small) + small_l * a +
-                        (3 * u + f.u_in + keep_error) * a + lost + underflow;
+                        (3 * u + f.u_in + common) * a + lost + underflow;
       pair.stat = stat + half_ulp_of(a + stat, f.u_out, f.eta_out);
     }
     row.o.push_back(pair);
@@ -339,15 +346,17 @@ RowTolerance tolerances(Twin& twin) {
 }
 
 std::vector<PrecisionProfile> profiles() {
-  PrecisionProfile f32, flash, stored, l_sum, tf32, truncating, half;
+  PrecisionProfile f32, flash, stored, l_sum, tf32, truncating, half, merged;
   flash.u_p = flash.u_out = 0x1p-8, flash.eta_p = flash.eta_out = 0x1p-134;
   stored = flash, stored.u_score = 0x1p-8, stored.eta_score = 0x1p-134, stored.p_normalised = true;
   l_sum = flash, l_sum.l_from_rounded = true;
   l_sum.u_p = l_sum.u_out = 0x1p-11, l_sum.eta_p = l_sum.eta_out = 0x1p-25;
   tf32.u_in = tf32.u_p = 0x1p-11, tf32.u_rope = 0x1p-20;
-  truncating = flash, truncating.c_acc = 2;
+  tf32.eta_in = 0x1p-30;  // large enough to show
+  truncating = flash, truncating.c_acc = 2, truncating.lse_merged = true;
   half.u_acc = 0x1p-11, half.e_exp = 0x1p-9, half.max_acc = 65504, half.u_out = 0x1p-11;
-  return {f32, flash, stored, l_sum, tf32, truncating, half};
+  merged.lse_merged = true;
+  return {f32, flash, stored, l_sum, tf32, truncating, half, merged};
 }
 
 void expect_close(double simd, Real plain, const std::string& where) {

@@ -28,12 +28,14 @@ struct PrecisionProfile {
   double c_acc =
       1;  ///< 1: round to nearest; 2: truncating accumulator, selects the worst-case bound
   double eta_acc = 0x1p-149;          ///< underflow of one accumulation
-  double u_in = 0;                    ///< q, k and v rounded before products (tf32: 2^-11)
+  double u_in = 0, eta_in = 0;        ///< q, k and v rounded before products (tf32: 2^-11)
   double u_score = 0, eta_score = 0;  ///< score stored in a narrow type
   double max_score = 0;               ///< largest finite stored score; 0: that of the accumulator
   double u_p = 0, eta_p = 0;          ///< P before P.V
   bool p_normalised = false;          ///< P is normalised before it is rounded
   bool l_from_rounded = false;        ///< the row sum adds rounded P
+  bool lse_merged = false;            ///< parts are merged with exp(lse_s - lse), which need not
+                                      ///< sum to 1; true in the presets
   double u_out = 0x1p-24,
          eta_out = 0x1p-150;  ///< output type of o; lse rounds as f32, as f64 for an f64 kernel
   double e_exp = 0x1p-22;     ///< relative error of exp, default 4 u_acc

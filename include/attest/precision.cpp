@@ -8,6 +8,7 @@ namespace attest {
 namespace {
 
 constexpr double kTf32Roundoff = 0x1p-11;  // 10 stored bits; exponents as f32
+constexpr double kTf32HalfSubnormal = 0x1p-137;
 
 /// Everything that follows from the accumulator alone: exp to 4 u, gradual or flushed underflow,
 /// cos and sin rounded once each.
@@ -24,6 +25,7 @@ PrecisionProfile accumulating_in(DType accumulator, DType output) {
   profile.eta_exp = wide.min_normal;
   profile.u_rope = 2 * wide.unit_roundoff;
   profile.max_acc = wide.max_finite;
+  profile.lse_merged = true;
   profile.u_out = limits(output).unit_roundoff;
   profile.eta_out = limits(output).half_min_subnormal;
   return profile;
@@ -44,9 +46,9 @@ PrecisionProfile mma_f32acc_preset(DType dtype) {
 /// (docs/tolerance.md); f16 and bf16 values are exact in tf32, so only P is rounded there.
 PrecisionProfile f32_tf32_preset(DType dtype) {
   PrecisionProfile profile = accumulating_in(DType::f32, dtype);
-  profile.u_in = dtype == DType::f32 ? kTf32Roundoff : 0;
+  if (dtype == DType::f32) profile.u_in = kTf32Roundoff, profile.eta_in = kTf32HalfSubnormal;
   profile.u_p = kTf32Roundoff;
-  profile.eta_p = 0x1p-137;  // half of tf32's smallest subnormal
+  profile.eta_p = kTf32HalfSubnormal;
   return profile;
 }
 
@@ -54,7 +56,9 @@ PrecisionProfile f32_tf32_preset(DType dtype) {
 PrecisionProfile fp16acc_preset(DType dtype) {
   const DTypeLimits half = limits(DType::f16);
   PrecisionProfile profile = accumulating_in(DType::f16, dtype);
-  profile.u_in = dtype == DType::f32 ? half.unit_roundoff : 0;
+  if (dtype == DType::f32)
+    profile.u_in = half.unit_roundoff, profile.eta_in = half.half_min_subnormal;
+  profile.lse_merged = false;  // partial results and their lse leave the chip in f32
   profile.u_score = half.unit_roundoff;
   profile.eta_score = half.half_min_subnormal;
   profile.max_score = half.max_finite;

@@ -19,6 +19,7 @@ PrecisionProfile plain_f32() {
   PrecisionProfile profile;
   profile.u_acc = 0x1p-24;
   profile.c_acc = 1;
+  profile.lse_merged = true;
   profile.eta_acc = 0x1p-149;
   profile.u_out = 0x1p-24;
   profile.eta_out = 0x1p-150;
@@ -58,6 +59,7 @@ TEST(PrecisionPreset, MmaRoundsPToTheStorageType) {
 TEST(PrecisionPreset, Tf32RoundsInputsAndP) {
   PrecisionProfile single = plain_f32();
   single.u_in = 0x1p-11;
+  single.eta_in = 0x1p-137;
   single.u_p = 0x1p-11;
   single.eta_p = 0x1p-137;
   EXPECT_EQ(preset("f32_tf32", DType::f32), single);
@@ -85,6 +87,7 @@ TEST(PrecisionPreset, Fp16AccumulatesInF16) {
   half.max_acc = 65504;
   EXPECT_EQ(preset("fp16acc", DType::f16), half);
   EXPECT_EQ(preset("fp16acc", DType::f32).u_in, 0x1p-11);
+  EXPECT_EQ(preset("fp16acc", DType::f32).eta_in, 0x1p-25);
   EXPECT_EQ(preset("fp16acc", DType::bf16).u_in, 0);
   EXPECT_EQ(preset("fp16acc", DType::bf16).u_out, 0x1p-8);
 }
@@ -93,6 +96,7 @@ TEST(PrecisionPreset, F64IsF64WhateverTheName) {
   PrecisionProfile wide;
   wide.u_acc = 0x1p-53;
   wide.c_acc = 1;
+  wide.lse_merged = true;
   wide.eta_acc = 0x1p-1074;
   wide.u_out = 0x1p-53;
   wide.eta_out = 0x1p-1074;
