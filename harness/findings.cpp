@@ -283,8 +283,11 @@ Needs needs_of(const AttentionProblem& minimal, const AttentionProblem& found,
   needs.features = feature_bits(minimal) & feature_bits(found) & ~feature_bit(Feature::lse);
   needs.sizes = sizes_of(minimal);
   const auto drawn = sizes_of(found);
-  for (std::size_t i = 0; i < drawn.size(); ++i)
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
     needs.sizes[i] = std::min(needs.sizes[i], drawn[i]);
+    // Shrinking prefers 1 to 0, so that 1 is no need.
+    if (needs.sizes[i] == 1) needs.sizes[i] = 0;
+  }
   needs.dtype = minimal.dtype;
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     if (!declaration.has(dtype)) continue;

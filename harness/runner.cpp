@@ -173,6 +173,8 @@ std::optional<RunError> Run::open_journal() {
   JournalResults resumed;
   Result<std::unique_ptr<Journal>> journal =
       Journal::open(options_.journal_path, options_.resume, journal_header(), work_, resumed);
+  // Nobody asked for this one: another run of the same kind may have it, or there may be no place.
+  if (!journal && !options_.keep_journal && !options_.resume) return std::nullopt;
   if (!journal) return RunError{journal.error()};
   journal_ = std::move(*journal);
   for (auto& [position, result] : resumed) {
@@ -406,7 +408,10 @@ Result<Record> run_suite(const RunOptions& options,
 }
 
 Result<std::vector<std::string>> list_cases(const RunOptions& options, RunError& error) {
-  Run run(options, {});
+  RunOptions without_journal = options;
+  without_journal.journal_path.clear();
+  const std::function<void(const Progress&)> silent;
+  Run run(without_journal, silent);
   if (auto refused = run.prepare()) {
     error = *refused;
     return Error{error.message};

@@ -218,6 +218,24 @@ TEST(Runner, KeepsThatJournalWhereItWasInterruptedWhileShrinking) {
   EXPECT_FALSE(std::filesystem::exists(options.journal_path));
 }
 
+TEST(Runner, RunsWithoutAJournalThatNobodyNamedWhereThereIsNoPlace) {
+  RunOptions options = fake_options({&kHonest});
+  options.journal_path = "/no/such/folder/j";
+  options.keep_journal = false;
+  EXPECT_EQ(run_fake(options).verdict, SuiteVerdict::conformant);
+  options.resume = true;
+  EXPECT_NE(refusal(options).find("/no/such/folder/j"), std::string::npos);
+}
+
+TEST(Runner, ListingCasesLeavesNoJournal) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  options.journal_path = folder.file("j");
+  RunError error;
+  ASSERT_TRUE(list_cases(options, error));
+  EXPECT_FALSE(std::filesystem::exists(options.journal_path));
+}
+
 TEST(Runner, ATimeBudgetCutsTheListAndSaysWhere) {
   RunOptions options = fake_options(kAll);
   options.time_budget_seconds = 1e-9;
