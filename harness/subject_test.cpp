@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "harness/arena.hpp"
 #include "harness/machine_support.hpp"
 #include "harness/subject_load.hpp"
 
