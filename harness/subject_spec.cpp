@@ -15,25 +15,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_host(const fs::path& folder) {
-  return access((folder / "attest-host").c_str(), X_OK) == 0;
+bool has(const fs::path& folder, const char* name) {
+  return access((folder / name).c_str(), F_OK) == 0;
 }
 
 /// The folder with attest-host nearest to the running program: beside it in a build tree, under the
-/// prefix where it is installed, a few folders up for test programs.
+/// prefix where it is installed, a few folders up for test programs. Where no host is found, one
+/// with modules: that the host is missing is then said when it should start.
 std::string find_module_dir() {
   if (const char* given = std::getenv("ATTEST_MODULE_DIR")) return given;
   constexpr int kLevels = 4;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   fs::path folder = program.parent_path();
+  std::string hostless;
   for (int level = 0; level < kLevels && !folder.empty(); ++level) {
-    for (const char* below : {"lib/attest", ATTEST_LIBDIR "/attest"})
-      if (has_host(folder / below)) return (folder / below).string();
+    for (const char* below : {"lib/attest", ATTEST_LIBDIR "/attest"}) {
+      if (has(folder / below, "attest-host")) return (folder / below).string();
+      if (hostless.empty() && has(folder / below, "naive.so")) hostless = (folder / below).string();
+    }
     if (folder == folder.parent_path()) break;
     folder = folder.parent_path();
   }
-  return ATTEST_FULL_LIBDIR "/attest";
+  return hostless.empty() ? ATTEST_FULL_LIBDIR "/attest" : hostless;
 }
 
 bool is_file(const std::string& path) {
@@ -90,6 +94,9 @@ Result<SubjectSpec> resolve_subject(const std::string& text) {
   if (error) return Error{fmt::format("{}: {}", spec.path, error.message())};
   if (fs::is_directory(full, error))
     return Error{fmt::format("{}: is a folder, not a shared library", spec.path)};
+  // Opening a pipe waits for ever.
+  if (!fs::is_regular_file(full, error))
+    return Error{fmt::format("{}: is no regular file", spec.path)};
   spec.path = full.string();
   return spec;
 }

@@ -38,6 +38,7 @@ TEST(SubjectSpec, SaysWhatIsMissing) {
                   .starts_with("no_such_thing: no such file, and no built-in implementation"));
   EXPECT_EQ(resolve_subject("./no_such.so").error(), "./no_such.so: No such file or directory");
   EXPECT_EQ(resolve_subject("/tmp").error(), "/tmp: is a folder, not a shared library");
+  EXPECT_EQ(resolve_subject("/dev/null").error(), "/dev/null: is no regular file");
   EXPECT_EQ(resolve_subject("./x.so#").error(), "./x.so#: no kernel's name after '#'");
 }
 

@@ -354,6 +354,20 @@ TEST_F(Command, KeepsWhatItHadWhenInterruptedOrKilled) {
   }
 }
 
+TEST_F(Command, AMissingHostIsTheMachinesFault) {
+  fs::create_directories(folder() / "lib/attest");
+  fs::copy_file(kCommand, folder() / "attest");
+  fs::copy_file(std::string(ATTEST_BINARY_DIR) + "/lib/attest/naive.so",
+                folder() / "lib/attest/naive.so");
+  for (const char* host : {"", "not executable"}) {
+    if (*host) write("lib/attest/attest-host", host);
+    const Outcome outcome = run_shell("./attest check naive --suite smoke");
+    EXPECT_EQ(outcome.code, 3) << host << outcome.err;
+    EXPECT_NE(outcome.err.find("attest-host cannot start"), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+}
+
 TEST_F(Command, SaysWhereStandardOutputIsFull) {
   for (const char* command : {"list", "check naive --suite smoke --filter ORACLE-O --json -",
                               "check naive --suite smoke --filter ORACLE-O --brief"}) {
