@@ -211,6 +211,13 @@ class Tally {
     element.tolerance = tolerance_of(tensor, worst.flat);
     element.ratio = worst.judgement.ratio;
     result_.detail = sentence(element, worst.judgement.finding);
+    const auto width = static_cast<std::size_t>(problem_.v_head_dim);
+    if (output_ == Output::o && expected_.rows[worst.flat / width] == RowKind::lowest_only)
+      result_.detail = fmt::format(
+          "{} is {} in a row of finite mask values alone, where an average of v is expected: {} "
+          "to {}",
+          index_text(element), print_number(element.actual),
+          print_number(expected_.o_low[worst.flat]), print_number(expected_.o_high[worst.flat]));
     result_.worst = std::move(element);
   }
 

@@ -272,6 +272,9 @@ TEST(Judge, RowsOfFiniteMaskValuesMayBeAnAverageOrEmpty) {
   EXPECT_EQ(verdict_of(1.01, 2.5), Verdict::fail);
   EXPECT_EQ(verdict_of(0.5, 1.5), Verdict::fail);
   EXPECT_EQ(verdict_of(0.5, kNan), Verdict::fail);
+  EXPECT_EQ(judge_o(expected, {0.5, kNan}, true, p).detail,
+            "o[0,0,0,1] is nan in a row of finite mask values alone, where an average of v is "
+            "expected: 2 to 3");
   EXPECT_EQ(judge_values(p, expected, Output::lse, {kNan}, true).verdict, Verdict::not_judged);
 }
 

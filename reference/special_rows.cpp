@@ -57,6 +57,13 @@ void set_mean(const OracleCall& call, const Segment& segment, const RowPlace& pl
   }
 }
 
+/// |lse| of a row that has finite mask values on every key, but for the scores they absorb.
+double lowest_score(const RowScores& row) {
+  double largest = 0;
+  for (std::size_t x = 0; x < row.n; ++x) largest = std::max(largest, std::fabs(row.bias[x]));
+  return largest;
+}
+
 }  // namespace
 
 RowKind collect_keys(const OracleCall& call, const Rows& rows, const RowPlace& place,
@@ -161,8 +168,10 @@ void write_lowest_only(const OracleCall& call, const RowPlace& place, const Work
     expected.o_high.assign(size, kInfinity);
   }
   const double n = static_cast<double>(work.row.n);
+  // A rounded lse is never below that of a part, so that merged weights are at most 1 each.
   const double weights = g(arithmetic, n + 2, n) + 4 * arithmetic.u + profile.u_p + profile.u_in +
-                         profile.e_exp + arithmetic.keep_error;
+                         profile.e_exp + arithmetic.keep_error +
+                         std::min(merge_error(arithmetic, n, lowest_score(work.row)), n - 1);
   for (std::size_t c = 0; c < channels; ++c) {
     const double factor = arithmetic.keep_factor * work.head.unit[c];
     double low = kInfinity, high = -kInfinity;

@@ -117,6 +117,34 @@ TEST(SpecialRows, FiniteMasksOnEveryKeyGiveTheHullOfV) {
   EXPECT_EQ(expected.lse.t_mixed[1], kInfinity);
 }
 
+/// Three parts of one key each: lse of -49152 and of -49152 + ln 3 differ by 281 ulps in f32, that
+/// of the lowest f32 by none, so that every part gets the weight 1 and o is the sum of v, not its
+/// mean.
+TEST(SpecialRows, MergedPartsOfFiniteMasksMayWeighOneEach) {
+  PrecisionProfile merged;
+  merged.lse_merged = true;
+  Case c;
+  c.problem.bias = BiasKind::list;
+  c.problem.bias_axes = {false, false, false, false};
+  c.inputs.bias = Dense<double>({1, 1, 1, 1});
+  c.inputs.bias.values = {-limits(DType::f32).max_finite};
+  const Expected all_absorbed = c.run(merged);
+  ASSERT_EQ(all_absorbed.rows[1], RowKind::lowest_only);
+  EXPECT_GE(all_absorbed.o_high[2], 1 + 2 + 6);
+  EXPECT_LE(all_absorbed.o_low[3], -4 - 5 - 6);
+  EXPECT_LT(all_absorbed.o_high[2], 6 * 3.01);  // and no more than that for the largest v
+
+  Case half(DType::f16);
+  half.problem.bias = BiasKind::list;
+  half.problem.bias_axes = {false, false, false, false};
+  half.inputs.bias = Dense<double>({1, 1, 1, 1});
+  half.inputs.bias.values = {-49152};
+  const Expected expected = half.run(merged);
+  ASSERT_EQ(expected.rows[1], RowKind::lowest_only);
+  EXPECT_GT(expected.o_high[2], 6 * (1 + 0x1p-9));  // half an ulp of lse is 2^-9
+  EXPECT_LT(expected.o_high[2], 6 * 1.02);
+}
+
 TEST(SpecialRows, TheHullHoldsWhatDropoutMakesOfV) {
   Case c;
   c.problem.bias = BiasKind::list;

@@ -12,22 +12,18 @@ constexpr double kSmallestVariance = 0x1p-900;
 
 double square(double x) { return x * x; }
 
-/// Relative error that all channels of a row share when parts of it are merged with the weights
-/// exp(lse_s - lse): rounded exponents do not make weights that sum to 1. See
-/// docs/tolerance.md 3.6.
-double merge_error(const Arithmetic& a, const RowSums& row) {
-  const double keys = row.n + (row.has_sink ? 1 : 0);
-  if (!a.profile.lse_merged || keys <= 1) return 0;
-  const double steps = 3 * std::fabs(row.lse) + 5 * std::log(keys) + 4;
-  return a.profile.c_acc * a.u * steps + 2 * a.profile.e_exp;
-}
-
 /// T = T_pre + hu(|exact| + T_pre).
 double rounded_out(double t_pre, double exact, double u_out, double eta_out) {
   return t_pre + half_ulp(std::fabs(exact) + t_pre, u_out, eta_out);
 }
 
 }  // namespace
+
+double merge_error(const Arithmetic& a, double keys, double lse) {
+  if (!a.profile.lse_merged || keys <= 1) return 0;
+  const double steps = 3 * std::fabs(lse) + 5 * std::log(keys) + 4;
+  return a.profile.c_acc * a.u * steps + 2 * a.profile.e_exp;
+}
 
 bool is_nonlinear(const RowSums& row) { return row.growth > 0.02 || row.max_p_delta > 0.05; }
 
@@ -41,7 +37,7 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   const double lost = profile.eta_exp / row.l * (sums.distance[c] + (row.sink_spread > 0 ? o : 0));
   // Each product, the division by l and the dropout factor may underflow; so may v on its way in.
   const double underflow = 4 * profile.eta_acc * (row.n + 2) + profile.eta_in * a.keep_factor;
-  const double common = a.keep_error + merge_error(a, row);
+  const double common = a.keep_error + merge_error(a, row.n + (row.has_sink ? 1 : 0), row.lse);
 
   const double reach = row.sink_spread > 0 ? std::max(sums.reach[c], o) : sums.reach[c];
   const double E_soft = std::min(sums.spread[c] + row.sink_spread * o, reach);

@@ -23,6 +23,10 @@ double tolerance_lse_sink(const Arithmetic& arithmetic, double sink);
 /// The mean of n values with mean magnitude `abs_mean`, each weighted alike.
 double tolerance_mean(const Arithmetic& arithmetic, double n, double abs_mean);
 
+/// Relative error that all channels of a row of `keys` weights share when parts of it are merged
+/// with the weights exp(lse_s - lse), which do not sum to 1. See docs/tolerance.md 3.6.
+double merge_error(const Arithmetic& arithmetic, double keys, double lse);
+
 /// First order is not enough where the weights may grow by 2 % or one of them carries 5 % of an
 /// error.
 bool is_nonlinear(const RowSums& row);
