@@ -22,6 +22,14 @@ const std::vector<Suite>& suites() {
        .problems = 250000,
        .audit_pairs = 200,
        .requirements = {}},
+      {.name = "quick@1",
+       .purpose = "quick as of 0.1, frozen",
+       .problems = 10000,
+       .audit_pairs = 200,
+       .requirements = {"CONTRACT-REFUSES", "CONTRACT-SERVES", "DET-RUN", "MASK-NANSAFE",
+                        "MASK-NOLEAK", "MASK-VISIBLE", "MEM-BOUNDS", "MEM-INPUTS", "MEM-NEVER-READ",
+                        "MEM-WRITTEN", "NAN-VISIBLE", "ORACLE-LSE", "ORACLE-O", "ORACLE-UNBIASED",
+                        "ROWS-EMPTY", "SOFTMAX-ROWSUM"}},
   };
   return all;
 }
