@@ -124,6 +124,16 @@ TEST(Bias, RowsThatUnderflowAreLeftOut) {
   EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, zeros, true).verdict, Verdict::fail);
 }
 
+// Equal rows make equal errors: 256 rows of one value are one observation, not a bias.
+TEST(Bias, RowsThatRepeatOthersAreNoEvidence) {
+  Setting s;
+  for (std::size_t n = 8; n < 2048; ++n) s.expected.o.value[n] = s.expected.o.value[n % 8];
+  std::vector<double> actual = s.expected.o.value;
+  for (double& value : actual) value += 2 * 0x1p-20 * value;
+  EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, actual, true).verdict,
+            Verdict::not_judged);
+}
+
 TEST(Bias, ANonFiniteRowSaysNothingHere) {
   const Setting s;
   std::vector<double> actual = s.leaning(s.expected.o.value, 0);
