@@ -94,6 +94,23 @@ bool outside_domain(const OracleCall& call, const Workspace& work) {
   return profile.max_score > 0 && row.max_score > profile.max_score;
 }
 
+/// A bias of -inf is added to a score that was computed: where that overflows the accumulator, a
+/// kernel has Inf - Inf, whatever else the row holds.
+bool hidden_score_overflows(const OracleCall& call, const Rows& rows, const RowPlace& place,
+                            std::size_t tile_row, const Workspace& work) {
+  if (!work.row.hidden_by_bias) return false;
+  const double* abs_dot = work.tile.abs_dot.data() + tile_row * work.tile.stride;
+  const Segment& segment = rows.of_query(place.i);
+  double largest = 0;
+  for (std::int64_t j = segment.k0; j < segment.k1; ++j)
+    if (bias_at(call.inputs, place.b, place.h, place.i, j) ==
+            -std::numeric_limits<double>::infinity() &&
+        visible(call.problem, call.inputs, rows, place.b, place.h, place.i, j))
+      largest = std::max(largest, abs_dot[static_cast<std::size_t>(j) - work.tile.first_key]);
+  const double dot_load = largest * std::max(1.0, std::fabs(call.rules.scale));
+  return !inside_domain(dot_load, 0, 0, call.arithmetic.profile.max_acc);
+}
+
 /// F = 1/(1 - p_drop) and what the double leaves of it.
 void set_keep_factor(const AttentionProblem& problem, OracleCall& call) {
   if (!(problem.dropout_p > 0)) return;
@@ -180,6 +197,12 @@ void judge_row(const OracleCall& call, const Rows& rows, const RowPlace& place,
                std::size_t tile_row, bool query_is_finite, Workspace& work, Expected& expected) {
   RowKind& kind = expected.rows[place.index];
   kind = collect_keys(call, rows, place, query_is_finite, work);
+  if (kind != RowKind::padding && kind != RowKind::unspecified &&
+      hidden_score_overflows(call, rows, place, tile_row, work)) {
+    kind = RowKind::outside_domain;
+    write_unjudged(call, place, expected);
+    return;
+  }
   switch (kind) {
     case RowKind::padding: write_padding(call, place, expected); return;
     case RowKind::empty: write_empty(call, rows, place, expected); return;

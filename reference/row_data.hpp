@@ -60,6 +60,7 @@ struct RowScores {
   double m = 0, l = 0, lse = 0, lse_low = 0;      ///< running maximum, sum exp(z - m), m + ln l
   double l_low = 0;
   bool has_sink = false;
+  bool hidden_by_bias = false;  ///< a bias of -inf hides an otherwise visible key
   double sink = 0, sink_p = 0;
   double max_abs_dot = 0;  ///< largest sum |q_c k_c|, without the scale
   double max_score = 0;    ///< largest of |z| and |s| over keys without a finite mask value

@@ -72,6 +72,7 @@ RowKind collect_keys(const OracleCall& call, const Rows& rows, const RowPlace& p
   const AttentionInputs& inputs = call.inputs;
   RowScores& row = work.row;
   row.n = 0;
+  row.hidden_by_bias = false;
   if (!rows.real_query(place.i)) return RowKind::padding;
   const double sink = sink_at(inputs, place.h);
   if (std::isnan(sink) || sink == kInfinity) return RowKind::unspecified;
@@ -89,7 +90,10 @@ RowKind collect_keys(const OracleCall& call, const Rows& rows, const RowPlace& p
     bad |= work.head.bad[static_cast<std::size_t>(j)] != 0;
     if (inputs.bias.present) {
       const double bias = bias_at(inputs, place.b, place.h, place.i, j);
-      if (bias == -kInfinity) continue;
+      if (bias == -kInfinity) {
+        row.hidden_by_bias = true;
+        continue;
+      }
       bad |= !std::isfinite(bias);
       any_ordinary |= !is_finite_mask(problem.dtype, bias);
       row.bias[row.n] = bias;

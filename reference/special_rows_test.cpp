@@ -211,6 +211,30 @@ TEST(SpecialRows, BeyondAQuarterOfTheAccumulatorIsOutsideTheDomain) {
   EXPECT_EQ(c.run(half).rows[0], RowKind::empty);
 }
 
+TEST(SpecialRows, AScoreThatOverflowsUnderABiasOfMinusInfinityIsOutsideTheDomain) {
+  PrecisionProfile half;
+  half.max_acc = 65504;
+  AttentionProblem problem;
+  problem.dtype = DType::f16;
+  problem.kv_len = 2;
+  problem.bias = BiasKind::list;
+  AttentionInputs inputs;
+  inputs.q = Dense<double>({1, 1, 1, 1});
+  inputs.k = Dense<double>({1, 1, 2, 1});
+  inputs.v = Dense<double>({1, 1, 2, 1});
+  inputs.bias = Dense<double>({1, 1, 1, 2});
+  inputs.q.values = {256};
+  inputs.k.values = {1, 384};  // 256 * 384 = 98304 > 65504: Inf, and Inf - Inf with its bias
+  inputs.bias.values = {0, -kInfinity};
+  EXPECT_EQ(expect(problem, inputs, half).rows[0], RowKind::outside_domain);
+  EXPECT_EQ(expect(problem, inputs, {}).rows[0], RowKind::ordinary);
+  inputs.bias.values = {-kInfinity, -kInfinity};
+  EXPECT_EQ(expect(problem, inputs, half).rows[0], RowKind::outside_domain);
+  EXPECT_EQ(expect(problem, inputs, {}).rows[0], RowKind::empty);
+  inputs.k.values = {1, 1};
+  EXPECT_EQ(expect(problem, inputs, half).rows[0], RowKind::empty);
+}
+
 TEST(SpecialRows, AScoreBeyondItsStorageIsOutsideTheDomain) {
   PrecisionProfile stored;
   stored.u_score = 0x1p-11;
