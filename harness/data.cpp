@@ -177,7 +177,12 @@ bool is_generic(const AttentionProblem& problem) {
   const auto generic = [](Family family) {
     return family == Family::gaussian || family == Family::uniform;
   };
-  return generic(problem.data) && generic(problem.v_data.value_or(problem.data));
+  if (!generic(problem.data) || !generic(problem.v_data.value_or(problem.data))) return false;
+  // The scores of normal q and k have the standard deviation |scale| sqrt(D). Below 1/8 the weights
+  // of a row are nearly equal, and round to the same few bf16 numbers: their errors are common
+  // (scale = 0 behind a sink: z = 0.56 for an honest kernel).
+  return std::fabs(effective_scale(problem)) * std::sqrt(static_cast<double>(problem.head_dim)) >=
+         0.125;
 }
 
 AttentionInputs make_inputs(const AttentionProblem& problem) {

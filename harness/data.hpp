@@ -15,7 +15,7 @@ namespace attest {
 AttentionInputs make_inputs(const AttentionProblem& problem);
 
 std::string_view name(Family family);
-/// Families whose rows are exchangeable random numbers; only there does T_S alone convict
+/// Rows are exchangeable random numbers with scores that differ; only there does T_S alone convict
 /// (docs/tolerance.md section 9).
 bool is_generic(const AttentionProblem& problem);
 

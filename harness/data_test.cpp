@@ -455,6 +455,9 @@ TEST(Data, OnlyPlainRandomNumbersAreGeneric) {
   EXPECT_TRUE(is_generic(problem("lk=3")));
   EXPECT_TRUE(is_generic(problem("lk=3 data=uniform")));
   EXPECT_FALSE(is_generic(problem("lk=3 v_data=constant_v")));
+  EXPECT_TRUE(is_generic(problem("lk=3 d=64 scale=-0.125")));
+  EXPECT_FALSE(is_generic(problem("lk=3 d=64 scale=0.015")));
+  EXPECT_FALSE(is_generic(problem("lk=3 scale=0")));
   EXPECT_FALSE(is_generic(problem("lk=3 data=repeated_keys v_data=gaussian")));
 }
 
