@@ -224,7 +224,7 @@ UnitResult Run::check_with_retry(Worker& worker, const WorkUnit& unit) {
 /// Failing cases may end the list. Every call that hangs or eats memory costs a tenth of a second
 /// or more: a kernel that always does would take hours to show nothing new.
 void Run::note_stops(std::size_t position) {
-  constexpr std::size_t kMostSlow = 100;
+  constexpr std::size_t kMostSlow = 500;
   bool failing = false, slow = false;
   for (const CaseOutcome& outcome : results_[position].cases) {
     failed_ += is_failure(outcome.verdict);

@@ -270,9 +270,9 @@ TEST(Runner, AKernelThatAlwaysHangsEndsTheListEarly) {
   const Requirement hangs{.id = "H", .sentence = "returns", .check = check_hang};
   RunOptions options = fake_options({&hangs});
   const Record record = run_fake(options);
-  EXPECT_EQ(record.counts.hang, 100);
+  EXPECT_EQ(record.counts.hang, 500);
   EXPECT_EQ(record.scope.cut,
-            cut_after(100, kProblems) + ", at 100 problems that hung or ate memory");
+            cut_after(500, kProblems) + ", at 500 problems that hung or ate memory");
   EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
   options.jobs = 3;
   EXPECT_EQ(fingerprint(run_fake(options)), fingerprint(record));
