@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <system_error>
 
 #include "harness/machine_info.hpp"
 #include "harness/tune_malloc.hpp"
@@ -96,7 +97,7 @@ void open_standard_streams() {
 /// False, and said so, where a full disk or the like took less than was printed.
 bool flush_output() {
   std::cout.flush();
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return true;
+  if (!std::ferror(stdout) && std::fflush(stdout) == 0) return true;
   std::cerr << "attest: cannot write to standard output: " << std::strerror(errno ? errno : EIO)
             << "\n";
   return false;
@@ -162,6 +163,12 @@ int main(int argc, char** argv) {
   } catch (const attest::CommandError& error) {
     std::cerr << "attest: " << attest::one_line(error.what()) << "\n";
     return static_cast<int>(error.code());
+  } catch (const std::system_error& error) {
+    // A long text fails in the middle: fmt says which error it was, but not on what.
+    errno = error.code().value();
+    if (!std::ferror(stdout) || attest::flush_output())
+      std::cerr << "attest: " << attest::one_line(error.what()) << "\n";
+    return static_cast<int>(attest::ExitCode::suite_failed);
   } catch (const std::exception& error) {
     std::cerr << "attest: " << attest::one_line(error.what()) << "\n";
     return static_cast<int>(attest::ExitCode::suite_failed);
