@@ -127,6 +127,22 @@ TEST(Cluster, ACrashIsOneCauseWhoeverSawIt) {
       << causes[0].sentence;
 }
 
+TEST(Cluster, WhatFailsOnTheSameMinimalCaseIsOneCause) {
+  const Requirement crash{
+      .id = "A", .sentence = "s", .check = [](CaseContext&, const AttentionProblem& p) {
+        return p.kv_len > 3 ? fake_failure(Reason::none, "signal 6 (SIGABRT)", Verdict::crash)
+                            : CaseResult{};
+      }};
+  const Requirement modified{
+      .id = "B", .sentence = "s", .check = [](CaseContext&, const AttentionProblem& p) {
+        return p.kv_len > 3 ? fake_failure(Reason::input_modified, "q") : CaseResult{};
+      }};
+  const std::vector<Cause> causes = causes_of({&crash, &modified});
+  ASSERT_EQ(causes.size(), 1u);
+  EXPECT_EQ(causes[0].verdict, Verdict::crash);
+  EXPECT_EQ(causes[0].caught_by.size(), 2u);
+}
+
 TEST(Cluster, AFailureInOneDtypeSaysSo) {
   const Requirement bf16{
       .id = "A", .sentence = "s", .check = [](CaseContext&, const AttentionProblem& p) {

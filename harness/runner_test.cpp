@@ -262,6 +262,19 @@ TEST(Runner, StopsAtTheFirstFailureOfTheList) {
   EXPECT_EQ(fingerprint(run_fake(options)), fingerprint(one));
 }
 
+TEST(Runner, StopsAtTheFirstFailureAlsoOfAJournal) {
+  const TemporaryFolder folder;
+  RunOptions options = fake_options(kAll);
+  options.journal_path = folder.file("j");
+  run_fake(options);
+  options.resume = true;
+  options.stop_at_first = true;
+  const std::string resumed = fingerprint(run_fake(options));
+  options.journal_path.clear();
+  options.resume = false;
+  EXPECT_EQ(resumed, fingerprint(run_fake(options)));
+}
+
 CaseResult check_hang(CaseContext&, const AttentionProblem&) {
   return fake_failure(Reason::none, "over the limit", Verdict::hang);
 }
@@ -328,6 +341,37 @@ TEST(Runner, TroubleOfTheMachineIsTriedAgainThenEndsTheRun) {
   EXPECT_EQ(record.scope.cut, cut_after(8, kProblems) + ", trouble of the machine");
   ASSERT_EQ(record.notes.size(), 1u);
   EXPECT_EQ(record.notes[0], "the run could not go on: host lost");
+}
+
+CaseResult check_error_after_the_list_once(CaseContext&, const AttentionProblem&) {
+  return g_calls++ == 1 ? fake_failure(Reason::none, "host lost", Verdict::error)
+                        : fake_failure(Reason::wrong_value, "wrong");
+}
+CaseResult check_error_after_the_list(CaseContext&, const AttentionProblem&) {
+  return g_calls++ >= 1 ? fake_failure(Reason::none, "host lost", Verdict::error)
+                        : fake_failure(Reason::wrong_value, "wrong");
+}
+
+TEST(Runner, TroubleWhileShrinkingIsTriedAgainToo) {
+  g_calls = 0;
+  const Requirement once{.id = "E", .sentence = "s", .check = check_error_after_the_list_once};
+  RunOptions options = fake_options({&once});
+  options.cases_name = "one.txt";
+  options.case_lines = {"attention.forward lq=2"};
+  Record record = run_fake(options);
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+  EXPECT_TRUE(record.notes.empty());
+  EXPECT_EQ(parse_case(record.failures[0].case_line)->q_len, 1);
+
+  g_calls = 0;
+  const Requirement always{.id = "E", .sentence = "s", .check = check_error_after_the_list};
+  options.requirements = {&always};
+  record = run_fake(options);
+  EXPECT_EQ(record.verdict, SuiteVerdict::incomplete);
+  EXPECT_EQ(record.notes.at(0), "the run could not go on: host lost");
+  // What was found stays in the record.
+  ASSERT_EQ(record.failures.size(), 1u);
+  EXPECT_EQ(record.failures[0].detail, "wrong");
 }
 
 TEST(Runner, AHostThatCannotStartIsTheMachinesFault) {
