@@ -68,6 +68,21 @@ inline Record run_fake(const RunOptions& options,
   return *record;
 }
 
+/// Why a run was refused.
+inline std::string refusal(const RunOptions& options) {
+  RunError error;
+  const Result<Record> record = run_suite(options, {}, error);
+  return record ? "ran" : error.machine ? "machine: " + error.message : error.message;
+}
+
+inline std::string with_comma(std::int64_t value) {
+  return value < 1000 ? std::to_string(value)
+                      : std::to_string(value / 1000) + "," + std::to_string(value + 1000).substr(1);
+}
+inline std::string cut_after(std::int64_t done, std::int64_t total) {
+  return "after " + with_comma(done) + " of " + with_comma(total) + " problems";
+}
+
 /// All of a record but times and notes, as text.
 inline std::string fingerprint(const Record& record) {
   const auto counts = [](const Counts& c) {

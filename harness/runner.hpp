@@ -10,6 +10,7 @@
 
 #include "attest/record.hpp"
 #include "harness/expectations.hpp"
+#include "harness/outcome.hpp"
 #include "harness/search.hpp"
 #include "harness/subject.hpp"
 #include "harness/suite.hpp"
@@ -63,12 +64,5 @@ Result<Record> run_suite(const RunOptions& options,
 
 /// The cases that run_suite() would run, one "ID case line" each, in the order of the list.
 Result<std::vector<std::string>> list_cases(const RunOptions& options, RunError& error);
-
-/// The exit code that the record deserves.
-ExitCode exit_code(const Record& record);
-
-/// The command that shows a failure again.
-std::string replay_command(const std::string& case_line, const std::string& subject,
-                           const std::string& requirement);
 
 }  // namespace attest

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/outcome.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "attest/case_line.hpp"
+
+namespace attest {
+
+Failure failure_of(const WorkList& work, const Finding& finding, const std::string& subject) {
+  Failure failure;
+  failure.requirement = work.requirements[finding.requirement]->id;
+  failure.dtype = std::string(name(finding.minimal.dtype));
+  failure.verdict = finding.verdict;
+  failure.reason = finding.reason;
+  failure.also = finding.result.also;
+  failure.case_line = print_case(finding.minimal);
+  failure.found_case_line = print_case(finding.found);
+  failure.index = static_cast<std::uint64_t>(finding.unit.index);
+  failure.detail = finding.result.detail;
+  failure.worst = finding.result.worst;
+  failure.elements_failed = finding.result.elements_failed;
+  failure.elements_compared = finding.result.elements_compared;
+  failure.pattern = finding.pattern;
+  failure.numbers = finding.numbers;
+  failure.reruns = finding.reruns;
+  failure.reruns_failed = finding.reruns_failed;
+  failure.fully_shrunk = finding.fully_shrunk;
+  failure.replay = replay_command(failure.case_line, subject, failure.requirement);
+  return failure;
+}
+
+ExitCode exit_code(const Record& record) {
+  switch (record.verdict) {
+    case SuiteVerdict::incomplete: return ExitCode::suite_failed;
+    case SuiteVerdict::not_conformant: return ExitCode::failed;
+    default: break;
+  }
+  for (const ExpectationResult& expectation : record.expectations)
+    if (expectation.state == "stale" || expectation.state == "wrong_reason")
+      return ExitCode::failed;
+  return record.verdict == SuiteVerdict::too_little_tested ? ExitCode::too_little_tested
+                                                           : ExitCode::conformant;
+}
+
+std::string replay_command(const std::string& case_line, const std::string& subject,
+                           const std::string& requirement) {
+  constexpr std::string_view kHarmless =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%#";
+  std::string word;
+  bool quote = subject.empty() || subject.front() == '#';
+  for (const char c : subject) {
+    quote |= kHarmless.find(c) == std::string_view::npos;
+    if (c == '\'')
+      word.append("'\\''");
+    else
+      word.push_back(c);
+  }
+  if (quote) word = fmt::format("'{}'", word);
+  return fmt::format("attest replay '{}' {} --requirement {}", case_line, word, requirement);
+}
+
+}  // namespace attest
