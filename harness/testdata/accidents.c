@@ -11,8 +11,8 @@
 
 #include "kernels.h"
 
-#define FORWARD(kernel)                                                                     \
-  static attest_status kernel(void* state, void* plan, const attest_attention* p,           \
+#define FORWARD(kernel)                                                           \
+  static attest_status kernel(void* state, void* plan, const attest_attention* p, \
                               attest_context* context)
 #define UNUSED (void)state, (void)plan, (void)context
 
@@ -242,8 +242,8 @@ FORWARD(limits) { /* core dumps are off */
 static attest_plugin kernels[MAX_KERNELS];
 static int num_kernels = 0;
 
-static void add(const char* name, attest_status (*forward)(void*, void*, const attest_attention*,
-                                                           attest_context*)) {
+static void add(const char* name,
+                attest_status (*forward)(void*, void*, const attest_attention*, attest_context*)) {
   attest_plugin* kernel = &kernels[num_kernels++];
   kernel->struct_size = sizeof *kernel;
   kernel->abi_version = ATTEST_ABI_VERSION;

@@ -19,8 +19,9 @@ static attest_status copy(const attest_attention* p, const DLTensor* t) {
     for (int64_t h = 0; h < o->shape[1]; ++h)
       for (int64_t i = 0; i < o->shape[2]; ++i)
         for (int64_t c = 0; c < o->shape[3]; ++c) {
-          const int64_t from = place_of(t, t->shape[0] == 1 ? 0 : b, t->shape[1] == 1 ? 0 : h / group,
-                                        t->shape[2] == 1 ? 0 : i, t->shape[3] == 1 ? 0 : c);
+          const int64_t from =
+              place_of(t, t->shape[0] == 1 ? 0 : b, t->shape[1] == 1 ? 0 : h / group,
+                       t->shape[2] == 1 ? 0 : i, t->shape[3] == 1 ? 0 : c);
           memcpy((char*)o->data + (size_t)place_of(o, b, h, i, c) * size,
                  (const char*)t->data + (size_t)from * size, size);
         }
@@ -114,11 +115,10 @@ FORWARD(scalars) {
 /* Which optional tensors there are, as bits of o[0]. */
 FORWARD(present) {
   UNUSED;
-  const DLTensor* optional[] = {p->lse,          p->bias,         p->mask,       p->blocks,
-                                p->keep,         p->alibi_slopes, p->sink,       p->seqlens_q,
-                                p->seqlens_k,    p->left_pad_q,   p->left_pad_k, p->cu_seqlens_q,
-                                p->cu_seqlens_k, p->q_offset,     p->prefix_len, p->rope_cos,
-                                p->rope_sin};
+  const DLTensor* optional[] = {
+      p->lse,          p->bias,      p->mask,       p->blocks,     p->keep,       p->alibi_slopes,
+      p->sink,         p->seqlens_q, p->seqlens_k,  p->left_pad_q, p->left_pad_k, p->cu_seqlens_q,
+      p->cu_seqlens_k, p->q_offset,  p->prefix_len, p->rope_cos,   p->rope_sin};
   float bits = 0;
   for (int i = 0; i < 17; ++i) bits += optional[i] ? (float)(1 << i) : 0;
   for (int64_t c = 0; c < p->o->shape[3]; ++c) *f32(p->o, 0, 0, 0, c) = bits;
@@ -135,9 +135,11 @@ FORWARD(ones_lse) {
   return ATTEST_OK;
 }
 
-#define DECLARE(name, forward, declaration, alignment, next)                                     \
-  {sizeof(attest_plugin), ATTEST_ABI_VERSION, name, "1", declaration, kDLCPU, alignment, NULL, NULL, \
-   NULL, NULL, forward, NULL, NULL, NULL, next}
+#define DECLARE(name, forward, declaration, alignment, next)                                    \
+  {                                                                                             \
+    sizeof(attest_plugin), ATTEST_ABI_VERSION, name, "1", declaration, kDLCPU, alignment, NULL, \
+        NULL, NULL, NULL, forward, NULL, NULL, NULL, next                                       \
+  }
 #define ALL "dtype=f64,f32,f16,bf16 features=all v_head_dim=1..512 layout=any "
 static const attest_plugin kernels[] = {
     DECLARE("copy_q", copy_q, ALL, 0, &kernels[1]),

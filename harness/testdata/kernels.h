@@ -14,7 +14,8 @@ static inline float* f32(const DLTensor* t, int64_t a, int64_t b, int64_t c, int
   return (float*)t->data + place_of(t, a, b, c, d);
 }
 
-/* Copies: o = the mean of v over the keys, lse = the number of keys. Enough to see every element. */
+/* Copies: o = the mean of v over the keys, lse = the number of keys. Enough to see every element.
+ */
 static inline attest_status average(const attest_attention* p) {
   const DLTensor *q = p->q, *v = p->v;
   const int64_t group = q->shape[1] / v->shape[1];
