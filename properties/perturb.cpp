@@ -122,4 +122,21 @@ Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInpu
   return result;
 }
 
+std::optional<AttentionProblem> adapt_to_invisible(AttentionProblem problem,
+                                                   const Declaration& declaration) {
+  store_batches_apart(problem, declaration);
+  return with_hidden_keys(std::move(problem), declaration);
+}
+
+CaseResult check_invisible(CaseContext& context, const AttentionProblem& problem,
+                           Replacement replacement, Reason reason, const std::string& what) {
+  const Observation& base = context.first(problem);
+  if (auto result = judge_call(base, context.declaration(), problem)) return *result;
+  const Perturbed other = perturb_invisible(problem, context.inputs(problem), replacement);
+  if (!other.changed) return {.verdict = Verdict::not_judged, .detail = "every key is visible"};
+  const Observation changed = context.call(problem, other.inputs);
+  if (auto result = judge_call(changed, context.declaration(), problem)) return *result;
+  return compare_rows(context, problem, base, changed, other.watched, reason, what);
+}
+
 }  // namespace attest

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/requirement.hpp"
@@ -24,5 +26,14 @@ struct Perturbed {
 
 Perturbed perturb_invisible(const AttentionProblem& problem, const AttentionInputs& inputs,
                             Replacement replacement);
+
+/// The problem with k and v that can be changed alone and some key that is hidden, or nullopt.
+std::optional<AttentionProblem> adapt_to_invisible(AttentionProblem problem,
+                                                   const Declaration& declaration);
+
+/// Calls once with the problem's values and once with what is invisible replaced: no bit of a row
+/// that sees nothing of it may change. `what` completes "... changes o[0,0,1,0]".
+CaseResult check_invisible(CaseContext& context, const AttentionProblem& problem,
+                           Replacement replacement, Reason reason, const std::string& what);
 
 }  // namespace attest

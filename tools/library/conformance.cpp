@@ -9,6 +9,7 @@
 #include "harness/requirement.hpp"
 #include "harness/search.hpp"
 #include "harness/subject.hpp"
+#include "harness/unit.hpp"
 
 namespace attest {
 namespace {
@@ -58,7 +59,8 @@ ConformanceResult run_conformance_case(const attest_plugin* plugin, const Confor
       problem = *adapted;
     }
     if (requirement->applies && !requirement->applies(problem, declaration)) continue;
-    const CaseResult first = requirement->check(context, problem);
+    const CaseResult first = check_case(*requirement, context, problem);
+    if (first.verdict == Verdict::error) throw std::runtime_error("attest: " + first.detail);
     if (first.verdict == Verdict::unsupported || first.verdict == Verdict::not_judged) continue;
     ++result.checked;
     if (!is_failure(first.verdict)) continue;
