@@ -52,6 +52,9 @@ struct SubjectSpec {
   std::string path;
   std::string kernel;  ///< "" = the first
   bool built_in = false;
+  /// Taken instead of the kernel's own declaration, which may then be missing; "": the kernel's
+  /// own.
+  std::string declaration;
 };
 Result<SubjectSpec> resolve_subject(const std::string& text);
 std::string module_dir();
@@ -63,6 +66,7 @@ std::vector<std::string> built_in_names();
 struct OpenError {
   std::string message;
   bool machine = false;
+  bool undeclared = false;  ///< the kernel says nothing of itself, and SubjectSpec neither
 };
 std::unique_ptr<Subject> open_in_host(const SubjectSpec& spec, OpenError& error);
 /// In this process: for benchmarks and unit tests.

@@ -73,7 +73,13 @@ bool read_facts(const SubjectSpec& spec, const LoadReply& reply, KernelFacts& fa
   facts.name = printable(text_of(reply.name));
   facts.version = printable(text_of(reply.version));
   facts.alignment = std::clamp<std::int32_t>(reply.alignment, 0, kPageBytes);
-  Result<Declaration> declaration = parse_declaration(text_of(reply.declaration));
+  const std::string_view text =
+      spec.declaration.empty() ? text_of(reply.declaration) : std::string_view(spec.declaration);
+  if (text.empty()) {
+    error = {fmt::format("{}: {} has no declaration", spec.path, facts.name), false, true};
+    return false;
+  }
+  Result<Declaration> declaration = parse_declaration(text);
   if (!declaration) {
     error = {fmt::format("{}: declaration of {}: {}", spec.path, facts.name, declaration.error()),
              false};

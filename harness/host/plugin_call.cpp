@@ -10,7 +10,7 @@ namespace attest {
 
 namespace {
 
-constexpr int kMaxKernels = 1000;  // a chain of `next` longer than this is a ring
+constexpr int kMaxKernels = 10000;  // a chain of `next` longer than this is a ring
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 // Around the workspace; what lies farther off is guarded by the end that it stands against.
 constexpr std::uint64_t kWorkspaceMargin = kPageBytes;
@@ -192,7 +192,8 @@ bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& l
   if (!plugin.forward) return fail(reply, LoadProblem::no_forward, 0, "");
   if (!copy_text("name", plugin.name, reply.name, reply) ||
       !copy_text("version", plugin.version, reply.version, reply) ||
-      !copy_text("declaration", plugin.declaration, reply.declaration, reply))
+      !copy_text("declaration", plugin.declaration ? plugin.declaration : "", reply.declaration,
+                 reply))
     return false;
   reply.alignment = plugin.alignment;
   const auto alignment = static_cast<std::uint32_t>(plugin.alignment);
