@@ -119,6 +119,7 @@ TEST(Bias, RowsThatUnderflowAreLeftOut) {
   s.problem.dtype = DType::f16;
   const std::vector<double> zeros(s.expected.o.value.size(), 0);
   for (double& value : s.expected.o.value) value *= 1e-6;
+  for (double& t : s.expected.o.t_stat) t *= 1e-6;
   EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, zeros, true).verdict, Verdict::not_judged);
   s.problem.dtype = DType::bf16;  // holds 1e-6 with all its bits
   EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, zeros, true).verdict, Verdict::fail);
@@ -128,6 +129,17 @@ TEST(Bias, RowsThatUnderflowAreLeftOut) {
 TEST(Bias, RowsThatRepeatOthersAreNoEvidence) {
   Setting s;
   for (std::size_t n = 8; n < 2048; ++n) s.expected.o.value[n] = s.expected.o.value[n % 8];
+  std::vector<double> actual = s.expected.o.value;
+  for (double& value : actual) value += 2 * 0x1p-20 * value;
+  EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, actual, true).verdict,
+            Verdict::not_judged);
+}
+
+// Nor are rows that agree to within the tolerance: what rounds one of them rounds all of them.
+TEST(Bias, RowsThatNearlyRepeatOthersAreNoEvidence) {
+  Setting s;
+  for (std::size_t n = 8; n < 2048; ++n)
+    s.expected.o.value[n] = s.expected.o.value[n % 8] + 0x1p-28 * s.expected.temperature[n];
   std::vector<double> actual = s.expected.o.value;
   for (double& value : actual) value += 2 * 0x1p-20 * value;
   EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, actual, true).verdict,
