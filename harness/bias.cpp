@@ -82,7 +82,8 @@ bool underflows(const AttentionProblem& problem, const ExpectedTensor& o, std::s
 /// rounded as that one was: it is no further evidence. Scale = 0 makes all rows alike, bit for bit
 /// (one rounding of 193 equal rows: z = -1.5, t = -inf); behind a steep ALiBi all rows are nearly
 /// the value of one key, and every bf16 output rounds the same way (196 rows in 3 values: z = 0.88,
-/// t = 6.6).
+/// t = 6.6). That value is a multiple of a power of two: the third of a step keeps it off the edges
+/// of the cells.
 class RowsSeen {
  public:
   bool is_new(const ExpectedTensor& tensor, std::size_t first, std::size_t width) {
@@ -91,7 +92,7 @@ class RowsSeen {
     for (std::size_t flat = first; flat < first + width; ++flat) {
       int exponent = 0;
       std::frexp(tensor.t_stat[flat], &exponent);
-      cells.emplace_back(exponent, std::floor(std::ldexp(tensor.value[flat], -exponent)));
+      cells.emplace_back(exponent, std::floor(std::ldexp(tensor.value[flat], -exponent) + 1.0 / 3));
     }
     return seen_.insert(std::move(cells)).second;
   }

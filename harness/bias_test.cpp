@@ -146,6 +146,21 @@ TEST(Bias, RowsThatNearlyRepeatOthersAreNoEvidence) {
             Verdict::not_judged);
 }
 
+// A row that is nearly one-hot lies close to a multiple of the output's last digit, on either side.
+TEST(Bias, RowsCloseToOneNumberOfTheTypeAreOneObservation) {
+  for (const double spacing : {0x1p-17, 0x1p-18, 0x1p-19}) {
+    Setting s;
+    for (std::size_t n = 0; n < 2048; ++n)
+      s.expected.o.value[n] =
+          spacing * (1001 + 3 * static_cast<double>(n % 8)) + 0x1p-28 * s.expected.temperature[n];
+    std::vector<double> actual = s.expected.o.value;
+    for (std::size_t n = 0; n < 2048; ++n) actual[n] -= 0x1p-20 * s.expected.temperature[n];
+    EXPECT_EQ(judge_bias(s.problem, s.expected, Output::o, actual, true).verdict,
+              Verdict::not_judged)
+        << spacing;
+  }
+}
+
 TEST(Bias, ANonFiniteRowSaysNothingHere) {
   const Setting s;
   std::vector<double> actual = s.leaning(s.expected.o.value, 0);
