@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a fault is planted. One class template that overrides a step of the stepwise kernel, and one
+// line:
+//
+//   template <class S>
+//   struct CausalStrict : Stepwise<S> {
+//     bool base_allows(const Query& q, const Key& k) const override { ... }
+//   };
+//   ATTEST_PLANT(CausalStrict, {.id = "causal_strict", .kind = "mask", .sentence = "..."});
+//
+// Each type that it lists becomes a kernel `causal_strict.f32` of this library.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "attest/faults.h"
+#include "attest/plugin.hpp"
+#include "impls/faulty/stepwise.hpp"
+#include "impls/storage.hpp"
+
+namespace attest::faulty {
+
+inline constexpr const char* kAllTypes = "f64,f32,f16,bf16";
+inline constexpr const char* kWideTypes = "f64,f32";
+inline constexpr const char* kNarrowTypes = "f16,bf16";
+
+/// What the stepwise kernel declares beyond its type.
+inline constexpr const char* kStepwise =
+    "features=all precision=mma_f32acc deterministic batch_invariant thread_invariant "
+    "masked_nan_safe";
+
+struct Plant {
+  const char* id;
+  const char* kind;
+  const char* sentence;
+  const char* reference = "";
+  const char* dtypes = kAllTypes;
+  const char* base = "stepwise";
+  const char* declares = kStepwise;
+  bool honest = false;
+};
+
+/// One kernel: a kind of Stepwise that serves its one type.
+template <class Kind>
+class Planted : public Kernel {
+ public:
+  void forward(const attest_attention& problem, const Context& context) override {
+    Kind kernel;
+    kernel.serve(problem, sizes_of(problem), context);
+  }
+  std::unique_ptr<Plan> plan(const std::string&, const attest_attention& problem,
+                             const Context&) override {
+    auto plan = std::make_unique<Plan>();
+    plan->workspace_bytes = Kind::workspace_bytes(problem);
+    return plan;
+  }
+
+ private:
+  static Sizes sizes_of(const attest_attention& problem) {
+    const Sizes sizes = read_sizes(problem);
+    bool served = false;
+    with_storage(sizes.dtype, [&](auto storage) {
+      served = std::is_same_v<typename Kind::StorageType, decltype(storage)>;
+    });
+    if (!served) throw Unsupported("this kernel serves another element type");
+    return sizes;
+  }
+};
+
+/// Adds a kernel for `type` to the library, in the order of the names, if the plant lists it.
+void add_kernel(const Plant& plant, DType type, attest_plugin table);
+void add_to_catalogue(const Plant& plant);
+
+template <template <class> class Kind>
+bool plant(const Plant& plant) {
+  for (const DType type : kAllDTypes)
+    with_storage(type, [&](auto storage) {
+      add_kernel(plant, type,
+                 detail::table<Planted<Kind<decltype(storage)>>>(nullptr, "1.0", nullptr));
+    });
+  add_to_catalogue(plant);
+  return true;
+}
+
+}  // namespace attest::faulty
+
+/// ATTEST_PLANT(Template, {fields of Plant}); at namespace scope of a source file.
+#define ATTEST_PLANT(Template, ...)                       \
+  [[maybe_unused]] static const bool planted_##Template = \
+      ::attest::faulty::plant<Template>(__VA_ARGS__)
