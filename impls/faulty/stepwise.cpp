@@ -241,8 +241,11 @@ void Stepwise<S>::rotate(C* row, std::int64_t position) const {
 
 template <class S>
 void Stepwise<S>::rotation(std::int64_t position, std::int64_t t, C& cosine, C& sine) const {
-  cosine = TensorView<const C>(problem.rope_cos)(position - problem.rope_position, t);
-  sine = TensorView<const C>(problem.rope_sin)(position - problem.rope_position, t);
+  // Faults may put rows where the tables do not reach; the mistake planted is the position.
+  const std::int64_t row =
+      std::clamp<std::int64_t>(position - problem.rope_position, 0, problem.rope_cos->shape[0] - 1);
+  cosine = TensorView<const C>(problem.rope_cos)(row, t);
+  sine = TensorView<const C>(problem.rope_sin)(row, t);
 }
 
 // --- scores
