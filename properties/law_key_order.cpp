@@ -11,10 +11,10 @@ namespace {
 constexpr std::uint64_t kTag = 0x6b6f7264u;
 
 std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
+  problem.kv_len = std::max<std::int64_t>(problem.kv_len, 2);
   problem = law_sized(std::move(problem), declaration);
   drop_positions(problem);
   problem.blocks = false;
-  problem.kv_len = std::max<std::int64_t>(problem.kv_len, 2);
   problem = make_legal(std::move(problem), declaration);
   if (has_positions(problem) || problem.blocks || problem.kv_len < 2) return std::nullopt;
   return problem;
