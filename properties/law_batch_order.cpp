@@ -39,7 +39,7 @@ ATTEST_REQUIREMENT(law_batch_order,
                        .sentence = "the sequences of a batch in another order give the same rows",
                        .adapt = adapt,
                        .check = check,
-                       .share = 25,
+                       .share = 50,
                    });
 
 }  // namespace

@@ -58,7 +58,7 @@ ATTEST_REQUIREMENT(
         .sentence = "a block bitmap is the same as a boolean mask that repeats its bits",
         .adapt = adapt,
         .check = check,
-        .share = 25,
+        .share = 50,
     });
 
 }  // namespace

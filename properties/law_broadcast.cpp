@@ -75,7 +75,7 @@ ATTEST_REQUIREMENT(
             "the same as stored in full",
         .adapt = adapt,
         .check = check,
-        .share = 35,
+        .share = 70,
     });
 
 }  // namespace

@@ -46,7 +46,7 @@ ATTEST_REQUIREMENT(
             "and k can change places together",
         .adapt = adapt,
         .check = check,
-        .share = 25,
+        .share = 50,
     });
 
 }  // namespace

@@ -49,7 +49,7 @@ ATTEST_REQUIREMENT(
             "dropped",
         .adapt = adapt,
         .check = check,
-        .share = 20,
+        .share = 40,
     });
 
 }  // namespace

@@ -28,7 +28,7 @@ ATTEST_REQUIREMENT(
         .sentence = "grouped heads are the same as key/value heads repeated for every query head",
         .adapt = adapt,
         .check = check,
-        .share = 30,
+        .share = 60,
     });
 
 }  // namespace

@@ -47,7 +47,7 @@ ATTEST_REQUIREMENT(
         .sentence = "heads in another order, each with what belongs to it, give the same rows",
         .adapt = adapt,
         .check = check,
-        .share = 30,
+        .share = 60,
     });
 
 }  // namespace

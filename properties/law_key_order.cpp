@@ -58,7 +58,7 @@ ATTEST_REQUIREMENT(
             "where nothing depends on positions, keys in another order give the same o and lse",
         .adapt = adapt,
         .check = check,
-        .share = 30,
+        .share = 60,
     });
 
 }  // namespace

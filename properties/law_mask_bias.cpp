@@ -48,7 +48,7 @@ ATTEST_REQUIREMENT(law_mask_bias,
                        .sentence = "a boolean mask is the same as a bias of 0 and -inf",
                        .adapt = adapt,
                        .check = check,
-                       .share = 30,
+                       .share = 60,
                    });
 
 }  // namespace

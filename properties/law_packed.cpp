@@ -74,7 +74,7 @@ ATTEST_REQUIREMENT(
                     .sentence = "the segments of a packed batch are the same as calls of their own",
                     .adapt = adapt,
                     .check = check,
-                    .share = 30,
+                    .share = 60,
                 });
 
 }  // namespace

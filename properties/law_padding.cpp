@@ -76,7 +76,7 @@ ATTEST_REQUIREMENT(
             "padding on the right or left of queries and keys is the same as tensors without it",
         .adapt = adapt,
         .check = check,
-        .share = 35,
+        .share = 70,
     });
 
 }  // namespace

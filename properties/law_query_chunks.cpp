@@ -101,7 +101,7 @@ ATTEST_REQUIREMENT(
         .sentence = "queries in chunks, each told where it stands, give the rows of one call",
         .adapt = adapt,
         .check = check,
-        .share = 35,
+        .share = 70,
     });
 
 }  // namespace

@@ -15,11 +15,12 @@ bool is_power_of_two(double value) {
 }
 
 std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
+  problem = law_sized(std::move(problem), declaration);
   if (declaration.has(Feature::scale) && !is_power_of_two(effective_scale(problem))) {
     constexpr double kScales[] = {0.5, 0.25, 2, 0.125, 0.0625, 4};
     problem.scale = kScales[chosen(problem, kTag, 6)];
   }
-  return law_sized(std::move(problem), declaration);
+  return problem;
 }
 
 /// Multiplies by a power of two. Whether all is exact in the storage type.
@@ -60,7 +61,7 @@ ATTEST_REQUIREMENT(
             "between q and k",
         .adapt = adapt,
         .check = check,
-        .share = 25,
+        .share = 50,
     });
 
 }  // namespace

@@ -76,7 +76,7 @@ ATTEST_REQUIREMENT(
         .sentence = "a sink is the same as one more key with v = 0 and the sink as its score",
         .adapt = adapt,
         .check = check,
-        .share = 25,
+        .share = 50,
     });
 
 }  // namespace

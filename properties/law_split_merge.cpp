@@ -176,7 +176,7 @@ ATTEST_REQUIREMENT(
             "one of them, merge by their lse to the result over all keys",
         .adapt = adapt,
         .check = check,
-        .share = 40,
+        .share = 80,
     });
 
 }  // namespace

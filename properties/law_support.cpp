@@ -20,7 +20,9 @@ namespace {
 
 /// Most (query, key, channel) triples of a law's problem: its two calls and two answers of the
 /// oracle then cost about a millisecond.
-constexpr std::int64_t kMostTriples = 20'000;
+constexpr std::int64_t kMostTriples = 100'000;
+constexpr std::int64_t kFewChannels = 8;
+constexpr std::int64_t kFewRows = 16;
 /// Two roundings of double arithmetic, relative to what is added.
 constexpr double kOwnRounding = 0x1p-52;
 /// A row where one weight may be off by this much says little (docs/tolerance.md section 9).
@@ -170,15 +172,22 @@ AttentionProblem law_sized(AttentionProblem p, const Declaration& declaration) {
   store_batches_apart(p, declaration);
   for (auto* extent : {&p.batch, &p.q_len, &p.kv_len, &p.v_head_dim})
     *extent = std::max<std::int64_t>(*extent, 1);
+  // Lengths say the most: they give way last.
   while (triples(p) > kMostTriples) {
     if (p.batch > 2) {
       p.batch = 2;
-      continue;
+    } else if (p.num_kv_heads > 2) {
+      p.num_heads = p.num_heads / p.num_kv_heads * 2;
+      p.num_kv_heads = 2;
+    } else if (std::max(p.head_dim, p.v_head_dim) > kFewChannels) {
+      for (auto* channels : {&p.head_dim, &p.v_head_dim})
+        if (*channels > kFewChannels) *channels = std::max(*channels / 2, kFewChannels);
+    } else if (std::max(p.q_len, p.kv_len) > kFewRows) {
+      std::int64_t& longer = p.q_len > p.kv_len ? p.q_len : p.kv_len;
+      longer = std::max(longer / 2, kFewRows);
+    } else {
+      break;
     }
-    std::int64_t* largest = std::max({&p.q_len, &p.kv_len, &p.head_dim, &p.v_head_dim},
-                                     [](auto* a, auto* b) { return *a < *b; });
-    if (*largest <= 16) break;
-    *largest /= 2;
   }
   p.want_lse = declaration.has(Feature::lse);
   return make_legal(std::move(p), declaration);
@@ -292,8 +301,8 @@ void LawJudge::add(Output output, std::size_t flat, double base, double restated
   for (const std::int64_t i : result_.worst->index)
     index += (index.empty() ? "" : ",") + std::to_string(i);
   result_.detail = fmt::format(
-      "{} gives {}[{}] = {} where {} follows from the call as it was (allowed {:.3g})", what_,
-      result_.worst->tensor, index, print_number(restated), print_number(base), allowed);
+      "{} gives another {}[{}]: {} where {} follows from the call as it was (allowed {:.3g})",
+      what_, result_.worst->tensor, index, print_number(restated), print_number(base), allowed);
 }
 
 CaseResult LawJudge::finish() && {

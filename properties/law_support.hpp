@@ -96,8 +96,8 @@ std::optional<CaseResult> further_call(CaseContext& context, const LawCall& base
 /// Collects what a law says of the elements of one result.
 class LawJudge {
  public:
-  /// `what` begins the sentence "... gives o[0,0,1,0] = 0.31 where 0.29 follows from the call as it
-  /// was".
+  /// `what` begins the sentence "... gives another o[0,0,1,0]: 0.31 where 0.29 follows from the
+  /// call as it was".
   LawJudge(const AttentionProblem& problem, std::string what)
       : problem_(problem), what_(std::move(what)) {}
 

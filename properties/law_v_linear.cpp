@@ -118,7 +118,7 @@ ATTEST_REQUIREMENT(
         .sentence = "o is linear in v: o(a v1 + b v2) = a o(v1) + b o(v2), and lse has none of it",
         .adapt = adapt,
         .check = check,
-        .share = 25,
+        .share = 50,
     });
 
 }  // namespace

@@ -77,7 +77,7 @@ ATTEST_REQUIREMENT(
             "a window wider than everything is none, and base=causal is a right window of 0",
         .adapt = adapt,
         .check = check,
-        .share = 30,
+        .share = 60,
     });
 
 }  // namespace
