@@ -112,7 +112,8 @@ Accident describe_death(const Death& death) {
   if (death.end.signalled && death.end.code == SIGKILL)
     // Nothing in the process can be told from the machine's memory killer here: not held against
     // the kernel.
-    return {Verdict::error, Reason::none, "the kernel host was killed from outside (SIGKILL)"};
+    return {Verdict::error, Reason::none, "the kernel host was killed from outside (SIGKILL)",
+            true};
   if (death.end.signalled)
     return {Verdict::crash, Reason::none,
             with_output(fmt::format("{}{}", signal_name(death.end.code), death.where), death)};

@@ -15,6 +15,7 @@ struct Accident {
                                      ///< error (host lost)
   Reason reason = Reason::none;      ///< out_of_bounds_read, out_of_bounds_write, exited or none
   std::string sentence;  ///< "read, 0 bytes past the end of k"; "signal 11 (SIGSEGV) at address 0"
+  bool killed = false;   ///< by SIGKILL, which does not say who sent it
 };
 
 struct FaultReport;

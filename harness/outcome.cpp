@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "attest/case_line.hpp"
+#include "harness/baseline.hpp"
+#include "harness/tally.hpp"
 
 namespace attest {
 
@@ -33,16 +35,19 @@ Failure failure_of(const WorkList& work, const Finding& finding, const std::stri
 }
 
 ExitCode exit_code(const Record& record) {
-  switch (record.verdict) {
-    case SuiteVerdict::incomplete: return ExitCode::suite_failed;
-    case SuiteVerdict::not_conformant: return ExitCode::failed;
-    default: break;
-  }
+  if (record.verdict == SuiteVerdict::incomplete) return ExitCode::suite_failed;
+  if (record.verdict == SuiteVerdict::not_conformant)
+    for (const Failure& failure : record.failures)
+      if (is_failure(failure.verdict) && !is_known(record, failure)) return ExitCode::failed;
+  for (const DemandResult& demand : record.demands)
+    if (!demand.met) return ExitCode::failed;
   for (const ExpectationResult& expectation : record.expectations)
     if (expectation.state == "stale" || expectation.state == "wrong_reason")
       return ExitCode::failed;
-  return record.verdict == SuiteVerdict::too_little_tested ? ExitCode::too_little_tested
-                                                           : ExitCode::conformant;
+  // Where all failures are known, the rest must still have been tested.
+  const bool too_little = record.verdict == SuiteVerdict::too_little_tested ||
+                          record.scope.refused_share > kMostRefused;
+  return too_little ? ExitCode::too_little_tested : ExitCode::conformant;
 }
 
 std::string replay_command(const std::string& case_line, const std::string& subject,

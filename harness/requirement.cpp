@@ -73,7 +73,14 @@ Observation CaseContext::call(const AttentionProblem& problem, const AttentionIn
   ++calls;
   CallOptions limited = options;
   limited.limits = limits;
-  return observe(subject_, problem, inputs, limited);
+  Observation seen = observe(subject_, problem, inputs, limited);
+  if (!seen.call.accident || !seen.call.accident->killed) return seen;
+  host_killed_ = true;
+  if (kills_itself && *kills_itself)
+    seen.call.accident = Accident{
+        Verdict::crash, Reason::none,
+        "signal 9 (SIGKILL), in one fresh host after the other while another case works", true};
+  return seen;
 }
 
 std::optional<CaseResult> judge_call(const Observation& observation, const Declaration&,

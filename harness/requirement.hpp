@@ -6,6 +6,7 @@
 //   ATTEST_REQUIREMENT(mask_no_leak, {.id = "MASK-NOLEAK", .sentence = "...", .check = check});
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,7 +38,12 @@ class CaseContext {
   Observation call(const AttentionProblem& problem, const AttentionInputs& inputs,
                    const CallOptions& options = {});
 
-  CallLimits limits;       ///< for every call that this context makes
+  CallLimits limits;  ///< for every call that this context makes
+  /// The host has died of SIGKILL in a call of this context.
+  bool host_killed() const { return host_killed_; }
+  /// Set and true: the kernel is known to end its process by SIGKILL, so that dying of it is a
+  /// crash.
+  const std::atomic<bool>* kills_itself = nullptr;
   std::int64_t calls = 0;  ///< made so far
   /// The oracle's answer of the problem last looked at, where a check asked for it; else nullptr.
   /// For the audit.
@@ -50,6 +56,7 @@ class CaseContext {
   std::optional<AttentionInputs> inputs_;
   std::optional<Expected> expected_;
   std::optional<Observation> first_, second_;
+  bool host_killed_ = false;
 };
 
 enum class Level : std::uint8_t { required, advisory };

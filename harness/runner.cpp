@@ -110,6 +110,7 @@ std::optional<std::string> Run::read_case_lines() {
     work_.given.push_back(std::move(*problem));
   }
   if (work_.given.empty()) return options_.cases_name + ": holds no case";
+  work_.given_requirements = options_.case_requirements;
   return std::nullopt;
 }
 
@@ -145,17 +146,29 @@ std::optional<RunError> Run::plan() {
   }
   if (all_.empty()) return RunError{"no requirement matches the filter '" + options_.filter + "'"};
   work_.units = plan_units(work_.requirements, problems, !work_.given.empty(), options_.shard);
+  // Where each case has its requirement, what no wanted one speaks of is no unit.
+  std::erase_if(work_.units, [this](const WorkUnit& unit) {
+    if (unit.stream != WorkUnit::kShared)
+      return !is_wanted(work_, unit, *work_.requirements[static_cast<std::size_t>(unit.stream)]);
+    return std::none_of(
+        work_.requirements.begin(), work_.requirements.end(),
+        [&](const Requirement* one) { return !one->adapt && is_wanted(work_, unit, *one); });
+  });
   const auto shared = std::count_if(work_.requirements.begin(), work_.requirements.end(),
                                     [](const Requirement* r) { return r->adapt == nullptr; });
+  const bool one_each = !work_.given_requirements.empty();
   for (const WorkUnit& unit : work_.units)
-    planned_cases_ += unit.stream == WorkUnit::kShared ? shared : 1;
+    planned_cases_ += unit.stream == WorkUnit::kShared && !one_each ? shared : 1;
   return std::nullopt;
 }
 
 JournalHeader Run::journal_header() const {
   std::string ids, cases;
   for (const Requirement* requirement : work_.requirements) ids += requirement->id + " ";
-  for (const AttentionProblem& problem : work_.given) cases += print_case(problem) + "; ";
+  for (std::size_t i = 0; i < work_.given.size(); ++i) {
+    if (!work_.given_requirements.empty()) cases += work_.given_requirements[i] + " ";
+    cases += print_case(work_.given[i]) + "; ";
+  }
   return {{"version", tool_version()},
           {"commit", machine_info().commit},
           {"suite", options_.cases_name.empty() ? options_.suite : "cases"},
@@ -208,16 +221,16 @@ std::vector<std::string> Run::list() const {
 }
 
 UnitResult Run::check_with_retry(Worker& worker, const WorkUnit& unit) {
-  const auto failed = [](const UnitResult& result) {
-    return std::find_if(result.cases.begin(), result.cases.end(), [](const CaseOutcome& outcome) {
-      return outcome.verdict == Verdict::error;
-    });
-  };
-  UnitResult result = check_unit(work_, unit, *worker.context);
-  if (failed(result) == result.cases.end() || !workers_.reopen(worker)) return result;
-  result = check_unit(work_, unit, *worker.context);
-  const auto still = failed(result);
-  if (still != result.cases.end()) workers_.report_trouble(still->detail);
+  UnitResult result;
+  workers_.insist(worker, [&](CaseContext& context) -> std::string {
+    result = check_unit(work_, unit, context);
+    for (const CaseOutcome& outcome : result.cases)
+      if (outcome.verdict == Verdict::error)
+        return trouble_sentence(outcome.detail,
+                                *work_.requirements[static_cast<std::size_t>(outcome.requirement)],
+                                *problem_of(work_, unit));
+    return "";
+  });
   return result;
 }
 
@@ -319,7 +332,9 @@ void Run::describe_run(Record& record) const {
     if (work_.declaration.has(dtype))
       add_precision(work_.declaration, dtype, record.subject.precision);
   record.machine = machine_info();
-  record.suite = options_.cases_name.empty() ? options_.suite : "cases:" + options_.cases_name;
+  record.suite = options_.last_failed          ? "last-failed"
+                 : options_.cases_name.empty() ? options_.suite
+                                               : "cases:" + options_.cases_name;
   record.seed = options_.seed;
   record.shard = fmt::format("{}/{}", options_.shard.index, options_.shard.count);
 }

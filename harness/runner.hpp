@@ -26,6 +26,9 @@ struct RunOptions {
   std::vector<std::string> case_lines;  ///< instead of a suite
   std::vector<int> case_line_numbers;   ///< where they stand in cases_name; empty: 1, 2, ...
   std::string cases_name;               ///< where they came from; "": no case file
+  /// For each of case_lines the one requirement to check on it; empty: all that speak of it.
+  std::vector<std::string> case_requirements;
+  bool last_failed = false;  ///< the cases are those that failed in the last run
   std::uint64_t seed = 1;
   int jobs = 1;
   Shard shard;

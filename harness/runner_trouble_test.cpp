@@ -33,7 +33,8 @@ TEST(Runner, TroubleOfTheMachineIsTriedAgainThenEndsTheRun) {
   EXPECT_EQ(exit_code(record), ExitCode::suite_failed);
   EXPECT_EQ(record.scope.cut, cut_after(8, kProblems) + ", trouble of the machine");
   ASSERT_EQ(record.notes.size(), 1u);
-  EXPECT_EQ(record.notes[0], "the run could not go on: host lost");
+  EXPECT_EQ(record.notes[0].find("the run could not go on: host lost, on E attention.forward"), 0u)
+      << record.notes[0];
 }
 
 CaseResult check_error_after_the_list_once(CaseContext&, const AttentionProblem&) {
@@ -61,7 +62,7 @@ TEST(Runner, TroubleWhileShrinkingIsTriedAgainToo) {
   options.requirements = {&always};
   record = run_fake(options);
   EXPECT_EQ(record.verdict, SuiteVerdict::incomplete);
-  EXPECT_EQ(record.notes.at(0), "the run could not go on: host lost");
+  EXPECT_EQ(record.notes.at(0), "the run could not go on: host lost, on E attention.forward lq=2");
   // What was found stays in the record.
   ASSERT_EQ(record.failures.size(), 1u);
   EXPECT_EQ(record.failures[0].detail, "wrong");

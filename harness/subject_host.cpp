@@ -80,12 +80,16 @@ class HostSubject final : public Subject {
             process_.wait({options_.load_cpu_seconds, options_.load_wall_seconds}, grew);
         if (answer == HostProcess::Answer::answered) break;
         const bool started = header.stage != Stage::starting;
-        const std::string sentence = load_accident(answer).sentence;
-        if (started) {
+        const Accident accident = load_accident(answer);
+        const std::string& sentence = accident.sentence;
+        // Killed from outside it says nothing of the library either.
+        if (started && !accident.killed) {
           error = {fmt::format("{}: {}", spec_.path, sentence), false};
           return false;
         }
-        failed = fmt::format("the kernel host {} did not start: {}", options_.program, sentence);
+        failed = started ? fmt::format("{}: {} while it was loaded", spec_.path, sentence)
+                         : fmt::format("the kernel host {} did not start: {}", options_.program,
+                                       sentence);
       }
       if (attempt == kStartTries) {
         error = {*failed, true};

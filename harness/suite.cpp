@@ -76,13 +76,18 @@ std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit&
   return adapted;
 }
 
+bool is_wanted(const WorkList& work, const WorkUnit& unit, const Requirement& requirement) {
+  return work.given_requirements.empty() ||
+         work.given_requirements[static_cast<std::size_t>(unit.index)] == requirement.id;
+}
+
 std::vector<std::size_t> requirements_of(const WorkList& work, const WorkUnit& unit,
                                          const AttentionProblem& problem) {
   if (unit.stream != WorkUnit::kShared) return {static_cast<std::size_t>(unit.stream)};
   std::vector<std::size_t> places;
   for (std::size_t r = 0; r < work.requirements.size(); ++r) {
     const Requirement& requirement = *work.requirements[r];
-    if (requirement.adapt) continue;
+    if (requirement.adapt || !is_wanted(work, unit, requirement)) continue;
     if (requirement.applies && !requirement.applies(problem, work.declaration)) continue;
     places.push_back(r);
   }

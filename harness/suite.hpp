@@ -43,6 +43,8 @@ struct WorkList {
   std::vector<const Requirement*> requirements;  ///< selected, not skipped; by id
   std::uint64_t seed = 1;
   std::vector<AttentionProblem> given;  ///< the problems of a case file, instead of drawn ones
+  /// For each of `given` the one requirement that is checked on it; empty: all that speak of it.
+  std::vector<std::string> given_requirements;
   std::int64_t audit_pairs = 0;
   std::vector<WorkUnit> units;
 };
@@ -54,6 +56,9 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
 
 /// The problem of a unit; nullopt where the requirement of its stream passes it by.
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit);
+
+/// Whether a case file asks for this requirement on the problem of the unit.
+bool is_wanted(const WorkList& work, const WorkUnit& unit, const Requirement& requirement);
 
 /// The requirements (places in WorkList::requirements) that speak of the problem of a unit.
 std::vector<std::size_t> requirements_of(const WorkList& work, const WorkUnit& unit,

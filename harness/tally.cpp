@@ -283,7 +283,7 @@ SuiteVerdict suite_verdict(const Record& record, std::int64_t planned) {
   const Counts& counts = record.counts;
   const std::int64_t judged_cases = counts.pass + counts.warn + counts.failures();
   const std::int64_t least = std::max<std::int64_t>(1, std::min(kEnough, planned / 4));
-  if (record.scope.refused_share > 0.5 || judged_cases < least)
+  if (record.scope.refused_share > kMostRefused || judged_cases < least)
     return SuiteVerdict::too_little_tested;
   return SuiteVerdict::conformant;
 }

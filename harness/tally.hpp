@@ -28,6 +28,9 @@ void count_flaky_as_warnings(const WorkList& work, const std::vector<UnitResult>
 void apply_expectations(const std::vector<Expectation>& expectations, const std::string& today,
                         bool whole, Record& record);
 
+/// A kernel that refuses more of what it declares is too little tested.
+inline constexpr double kMostRefused = 0.5;
+
 /// The verdict of a run that was neither cut nor interrupted. `planned` cases at most were to come.
 SuiteVerdict suite_verdict(const Record& record, std::int64_t planned);
 

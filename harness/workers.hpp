@@ -23,6 +23,10 @@ struct Worker {
   std::unique_ptr<CaseContext> context;
 };
 
+/// "<detail>, on ID case line"
+std::string trouble_sentence(const std::string& detail, const Requirement& requirement,
+                             const AttentionProblem& problem);
+
 class Workers {
  public:
   Workers(OpenSubject open, int jobs) : open_(std::move(open)) {
@@ -38,11 +42,19 @@ class Workers {
   void for_each(std::size_t count, const std::function<bool(std::size_t)>& proceed,
                 const std::function<void(Worker&, std::size_t)>& body);
 
-  /// One check, with a second try in a fresh host where the first ended in Verdict::error. What
-  /// still ends so is trouble.
+  /// One check that insists where it ends in Verdict::error.
   CaseResult check(Worker& worker, const Requirement& requirement, const AttentionProblem& problem);
   /// The same in a host that has made no other call.
   CaseResult check_fresh(const Requirement& requirement, const AttentionProblem& problem);
+
+  /// Something that needs the machine to do its part: "" where it did, else one line that says what
+  /// went wrong and on which case.
+  using Attempt = std::function<std::string(CaseContext&)>;
+  /// The attempt, and where it went wrong again in fresh hosts. What goes wrong for good is
+  /// trouble. A host that dies of SIGKILL says nothing of who sent it: the kernel is blamed only
+  /// where it happens in one fresh host after the other, while another case works in each one
+  /// between them and the system has killed nothing for want of memory.
+  void insist(Worker& worker, const Attempt& attempt);
 
   /// A fresh subject for this worker; false: trouble.
   bool reopen(Worker& worker);
@@ -52,8 +64,12 @@ class Workers {
   std::string trouble() const;
 
  private:
+  enum class Blame : std::uint8_t { nobody, unknown, kernel };
+  Blame who_kills(const Attempt& attempt);
+
   OpenSubject open_;
   std::vector<Worker> workers_;
+  std::atomic<bool> kernel_kills_itself_{false};
   mutable std::mutex mutex_;
   std::string trouble_;
   std::atomic<bool> in_trouble_{false};

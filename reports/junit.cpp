@@ -40,17 +40,29 @@ std::string failure_body(const Failure& failure) {
   return text + fmt::format("{}\nreplay: {}\n", reruns_sentence(failure), plain(failure.replay));
 }
 
+/// Expected, or of a cause that the baseline has too.
+bool is_known(const Record& record, const Failure& failure) {
+  const auto index = static_cast<std::size_t>(failure.cause);
+  return failure.expected ||
+         (index >= 1 && index <= record.causes.size() && record.causes[index - 1].known);
+}
+
 /// A known failure is no reason to turn a build red; a new one beside it is.
-void judge(TestCase& test, const Counts& counts, const std::vector<const Failure*>& failures) {
+void judge(const Record& record, TestCase& test, const Counts& counts,
+           const std::vector<const Failure*>& failures) {
   const Failure* first = nullptr;
   for (const Failure* failure : failures)
-    if (is_failure(failure->verdict) && (!first || (first->expected && !failure->expected)))
+    if (is_failure(failure->verdict) &&
+        (!first || (is_known(record, *first) && !is_known(record, *failure))))
       first = failure;
   if (counts.failures() > 0) {
-    const bool known = first && first->expected;
+    const bool known = first && is_known(record, *first);
     test.outcome = known ? Outcome::skipped : Outcome::failed;
     test.type = first ? failure_type(*first) : "fail";
-    test.message = fmt::format("{}{} of {} fail{}{}", known ? "expected: " : "",
+    test.message = fmt::format("{}{} of {} fail{}{}",
+                               !known            ? ""
+                               : first->expected ? "expected: "
+                                                 : "known from the baseline: ",
                                grouped(counts.failures()), counted(counts.total(), "case"),
                                first ? ": " : "", first ? plain(first->detail) : "");
     for (const Failure* failure : failures) test.body += failure_body(*failure) + '\n';
@@ -92,7 +104,7 @@ std::vector<TestCase> requirement_cases(const Record& record) {
     for (const auto& [dtype, counts] : requirement.by_dtype) {
       const std::vector<const Failure*> failures = failures_of(record, requirement.id, dtype);
       TestCase test{.name = fmt::format("{} {}", id, plain(dtype))};
-      judge(test, counts, failures);
+      judge(record, test, counts, failures);
       tests.push_back(std::move(test));
     }
   }
@@ -101,13 +113,10 @@ std::vector<TestCase> requirement_cases(const Record& record) {
 
 TestCase verdict_case(const Record& record) {
   TestCase test{.name = "verdict"};
-  std::vector<std::string> broken;
-  for (const ExpectationResult& entry : record.expectations)
-    if (entry.state == "stale" || entry.state == "wrong_reason")
-      broken.push_back(fmt::format("line {} of the expectations is {}: {}", entry.line_number,
-                                   entry.state, plain(entry.line)));
-  const bool all_known = std::all_of(record.failures.begin(), record.failures.end(),
-                                     [](const Failure& f) { return f.expected; });
+  const std::vector<std::string> broken = broken_promises(record);
+  const bool all_known = std::all_of(
+      record.failures.begin(), record.failures.end(),
+      [&record](const Failure& f) { return !is_failure(f.verdict) || is_known(record, f); });
   if (record.verdict == SuiteVerdict::incomplete) {
     test.outcome = Outcome::errored;
   } else if (record.verdict == SuiteVerdict::too_little_tested || !broken.empty()) {

@@ -108,6 +108,7 @@ void fields(Visitor& visit, S& cause) {
   visit("diagnosis", cause.diagnosis);
   visit("cases", cause.cases);
   visit("smallest", cause.smallest);
+  visit("known", cause.known);
 }
 
 template <class Visitor, MaybeConst<RequirementResult> S>
@@ -171,6 +172,22 @@ void fields(Visitor& visit, S& expectation) {
   visit.choice("state", expectation.state, kExpectationStates);
 }
 
+template <class Visitor, MaybeConst<BaselineResult> S>
+void fields(Visitor& visit, S& baseline) {
+  visit("path", baseline.path);
+  visit("known", baseline.known);
+  visit("new", baseline.fresh);
+  visit("gone", baseline.gone);
+}
+
+template <class Visitor, MaybeConst<DemandResult> S>
+void fields(Visitor& visit, S& demand) {
+  visit("line", demand.line);
+  visit("line_number", demand.line_number);
+  visit("met", demand.met);
+  visit("detail", demand.detail);
+}
+
 template <class Visitor, MaybeConst<Record> S>
 void fields(Visitor& visit, S& record) {
   visit("schema", record.schema);
@@ -197,6 +214,8 @@ void fields(Visitor& visit, S& record) {
   visit("audit", record.audit);
   visit("expectations", record.expectations);
   visit("notes", record.notes);
+  visit("baseline", record.baseline);
+  visit("demands", record.demands);
   visit.group("times", [&record](auto& times) {
     times("started", record.started);
     times("wall_seconds", record.wall_seconds);

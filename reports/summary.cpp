@@ -32,6 +32,27 @@ std::string index_text(const Element& element) {
   return element.index.empty() ? "" : fmt::format("[{}]", fmt::join(element.index, ","));
 }
 
+bool is_broken(const ExpectationResult& entry) {
+  return entry.state == "stale" || entry.state == "wrong_reason";
+}
+
+/// ", 1 stale expectation, 2 demands lost"
+std::string broken_counts(const Record& record) {
+  std::string text;
+  const auto stale =
+      std::count_if(record.expectations.begin(), record.expectations.end(), is_broken);
+  const auto lost = std::count_if(record.demands.begin(), record.demands.end(),
+                                  [](const DemandResult& demand) { return !demand.met; });
+  if (stale > 0) text += fmt::format(", {}", counted(stale, "stale expectation"));
+  if (lost > 0) text += fmt::format(", {} lost", counted(lost, "demand"));
+  return text;
+}
+
+std::string lost_demand(const DemandResult& demand) {
+  return fmt::format("line {}: {}: {}", demand.line_number, plain(demand.line),
+                     plain(demand.detail));
+}
+
 void add_missing(std::vector<std::string>& list, const std::string& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
@@ -67,16 +88,18 @@ std::string verdict_sentence(const Record& record) {
     case SuiteVerdict::conformant: {
       std::string text = cases + ", none fails";
       if (counts.warn > 0) text += fmt::format(", {}", counted(counts.warn, "warning"));
-      const auto wrong = std::count_if(
-          record.expectations.begin(), record.expectations.end(), [](const auto& entry) {
-            return entry.state == "stale" || entry.state == "wrong_reason";
-          });
-      if (wrong > 0) text += fmt::format(", {}", counted(wrong, "stale expectation"));
-      return text;
+      return text + broken_counts(record);
     }
-    case SuiteVerdict::not_conformant:
-      return fmt::format("{} of {} fail, {}", grouped(counts.failures()), cases,
-                         counted(static_cast<std::int64_t>(record.causes.size()), "cause"));
+    case SuiteVerdict::not_conformant: {
+      std::string text =
+          fmt::format("{} of {} fail, {}", grouped(counts.failures()), cases,
+                      counted(static_cast<std::int64_t>(record.causes.size()), "cause"));
+      if (!record.baseline.path.empty())
+        text += record.baseline.fresh == 0
+                    ? ", none new"
+                    : fmt::format(", {} new", grouped(record.baseline.fresh));
+      return text + broken_counts(record);
+    }
     case SuiteVerdict::too_little_tested:
       return fmt::format("{} of {} judged ({} refused), which says nothing",
                          grouped(counts.pass + counts.warn + counts.failures()), cases,
@@ -123,7 +146,7 @@ std::vector<CauseView> causes_by_urgency(const Record& record) {
     views.push_back(view);
   }
   const auto rank = [](const CauseView& view) {
-    return !is_failure(view.cause->verdict) ? 2 : view.expected ? 1 : 0;
+    return !is_failure(view.cause->verdict) ? 2 : view.known() ? 1 : 0;
   };
   std::stable_sort(views.begin(), views.end(),
                    [&rank](const CauseView& a, const CauseView& b) { return rank(a) < rank(b); });
@@ -145,6 +168,8 @@ std::string cause_sentence(const CauseView& view) {
     if (!view.smallest->expected_why.empty())
       text += fmt::format(": {}", plain(view.smallest->expected_why));
     text += ')';
+  } else if (cause.known) {
+    text += " (known from the baseline)";
   }
   return text;
 }
@@ -252,16 +277,53 @@ std::vector<std::string> expectation_sentences(const Record& record) {
   return sentences;
 }
 
+std::string baseline_sentence(const Record& record) {
+  const BaselineResult& baseline = record.baseline;
+  if (baseline.path.empty()) return "";
+  std::string text = fmt::format("{}: {} known, {} new", plain(baseline.path),
+                                 counted(baseline.known, "cause"), grouped(baseline.fresh));
+  if (!baseline.gone.empty())
+    text += fmt::format(", {} gone: {}", grouped(static_cast<std::int64_t>(baseline.gone.size())),
+                        join(plain_all(baseline.gone), "; "));
+  return text;
+}
+
+std::vector<std::string> demand_sentences(const Record& record) {
+  std::vector<std::string> sentences;
+  std::int64_t met = 0;
+  for (const DemandResult& demand : record.demands) {
+    if (demand.met)
+      ++met;
+    else
+      sentences.push_back(lost_demand(demand));
+  }
+  if (met > 0) sentences.push_back(counted(met, "demand") + " met");
+  return sentences;
+}
+
+std::vector<std::string> broken_promises(const Record& record) {
+  std::vector<std::string> lines;
+  for (const ExpectationResult& entry : record.expectations)
+    if (is_broken(entry))
+      lines.push_back(fmt::format("line {} of the expectations is {}: {}", entry.line_number,
+                                  entry.state, plain(entry.line)));
+  for (const DemandResult& demand : record.demands)
+    if (!demand.met) lines.push_back("required, and lost: " + lost_demand(demand));
+  return lines;
+}
+
 std::vector<NextStep> next_steps(const Record& record) {
   const std::string check =
       fmt::format("attest check {} --suite {} --seed {}", subject_word(record),
                   shell_word(plain(record.suite)), record.seed);
   // A suite of case lines is named by its file and is not a word for --suite.
   const bool by_file = record.suite.rfind("cases:", 0) == 0;
+  const bool last_failed = record.suite == "last-failed";
   const std::string again =
-      by_file ? fmt::format("attest check {} --cases {}", subject_word(record),
-                            shell_word(plain(std::string_view(record.suite).substr(6))))
-              : check;
+      last_failed ? fmt::format("attest check {} --last-failed", subject_word(record))
+      : by_file   ? fmt::format("attest check {} --cases {}", subject_word(record),
+                                shell_word(plain(std::string_view(record.suite).substr(6))))
+                  : check;
   switch (record.verdict) {
     case SuiteVerdict::not_conformant:
       return {{again + " --json record.json", "keep the record"},
@@ -273,6 +335,8 @@ std::vector<NextStep> next_steps(const Record& record) {
     case SuiteVerdict::too_little_tested:
       return {{"attest list", "what can be declared: declare what the kernel serves"}};
     case SuiteVerdict::conformant:
+      if (last_failed)
+        return {{fmt::format("attest check {}", subject_word(record)), "the whole suite"}};
       if (by_file || record.suite.rfind("full", 0) == 0)
         return {{again + " --json record.json", "keep the record"}};
       return {{fmt::format("attest check {} --suite full", subject_word(record)),

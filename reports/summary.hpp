@@ -32,9 +32,11 @@ struct CauseView {
   const Cause* cause = nullptr;
   const Failure* smallest = nullptr;
   bool expected = false;  ///< every failure of it is covered by the expectations file
+  /// Nothing to turn a build red: expected, or known from the baseline.
+  bool known() const { return expected || cause->known; }
 };
 
-/// What needs attention first: new failures, then expected ones, then warnings; else as recorded.
+/// What needs attention first: new failures, then known ones, then warnings; else as recorded.
 /// Causes without a failure to show (a damaged record) are left out.
 std::vector<CauseView> causes_by_urgency(const Record& record);
 
@@ -67,6 +69,14 @@ std::string audit_sentence(const Audit& audit);
 /// One sentence for each entry of the expectations file that is not simply met, and one for those
 /// that are.
 std::vector<std::string> expectation_sentences(const Record& record);
+
+/// "base.json: 2 causes known, 1 new, 1 gone: wrong o where ..."; "" without a baseline.
+std::string baseline_sentence(const Record& record);
+/// "line 3: dtype bf16: not declared" for each demand that is not met, and how many are.
+std::vector<std::string> demand_sentences(const Record& record);
+/// Whether the run is one that a build must not pass although its verdict lets it: stale
+/// expectations and lost demands, a line each.
+std::vector<std::string> broken_promises(const Record& record);
 
 /// A command to run next, and what it is for.
 struct NextStep {

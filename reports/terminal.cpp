@@ -231,6 +231,8 @@ Lines facts(const Record& record, std::size_t width, const Detail& detail) {
   if (detail.oracle || record.audit.outside > 0)
     append(lines, fact("audit", audit_sentence(record.audit)));
   append(lines, fact("expected", join(expectation_sentences(record), "; ")));
+  append(lines, fact("baseline", baseline_sentence(record)));
+  append(lines, fact("required", join(demand_sentences(record), "; ")));
   append(lines, fact("note", plain(join(record.notes, "; "))));
   append(lines, next_lines(record, width));
   return lines;

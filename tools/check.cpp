@@ -14,13 +14,18 @@
 #include <filesystem>
 #include <thread>
 
+#include "harness/baseline.hpp"
+#include "harness/demands.hpp"
 #include "harness/machine_info.hpp"
 #include "harness/runner.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/format.hpp"
+#include "reports/reader.hpp"
 #include "reports/terminal.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
+#include "tools/failure_calls.hpp"
+#include "tools/last_run.hpp"
 
 namespace attest {
 
@@ -67,34 +72,68 @@ std::vector<Report> read_reports(const Arguments& arguments) {
   return reports;
 }
 
-std::vector<Expectation> read_expectations(const std::string& path) {
+std::vector<std::string> requirement_ids() {
   std::vector<std::string> ids;
   for (const Requirement& requirement : requirements()) ids.push_back(requirement.id);
-  Result<std::vector<Expectation>> expectations = parse_expectations(read_text_file(path), ids);
+  return ids;
+}
+
+std::vector<Expectation> read_expectations(const std::string& path) {
+  Result<std::vector<Expectation>> expectations =
+      parse_expectations(read_text_file(path), requirement_ids());
   if (!expectations) throw CommandError(path + ": " + expectations.error());
   return *expectations;
 }
 
-/// Where journals lie that nobody named: "" where no folder can be had.
-std::string journal_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (cache && *cache == '/')
-    folder = cache;
-  else if (home && *home == '/')
-    folder = std::filesystem::path(home) / ".cache";
-  else
-    return "";
-  folder /= "attest";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  return ::access(folder.c_str(), W_OK) == 0 ? folder.string() : "";
+/// What the run is held against once it is over.
+struct Bar {
+  std::vector<Demand> demands;
+  std::optional<Record> baseline;
+  std::string baseline_path;
+};
+
+Bar read_bar(const Arguments& arguments) {
+  Bar bar;
+  if (arguments.has("--require")) {
+    if (arguments.has("--last-failed"))
+      throw CommandError("--last-failed runs too little for what --require asks");
+    const std::string path = arguments.value("--require");
+    Result<std::vector<Demand>> demands = parse_demands(read_text_file(path), requirement_ids());
+    if (!demands) throw CommandError(path + ": " + demands.error());
+    bar.demands = std::move(*demands);
+  }
+  if (arguments.has("--baseline")) {
+    bar.baseline_path = arguments.value("--baseline");
+    Result<Record> baseline = read_record_file(bar.baseline_path);
+    if (!baseline) throw CommandError(baseline.error());
+    bar.baseline = std::move(*baseline);
+  }
+  return bar;
+}
+
+/// A baseline of another kernel would call its mistakes known.
+void check_baseline(const Bar& bar, const SubjectSpec& spec) {
+  if (!bar.baseline) return;
+  const std::string kernel = open_subject(spec)->kernel_name();
+  if (bar.baseline->subject.name != kernel)
+    throw CommandError(fmt::format("{} is the record of '{}', not of '{}'", bar.baseline_path,
+                                   plain(bar.baseline->subject.name), kernel));
+}
+
+void hold_against_bar(const Bar& bar, const RunOptions& options, Record& record) {
+  if (bar.baseline) {
+    const bool whole = record.verdict != SuiteVerdict::incomplete && record.scope.cut.empty() &&
+                       options.shard.count == 1 && options.filter.empty();
+    hold_against(*bar.baseline, bar.baseline_path, whole && record.suite == bar.baseline->suite,
+                 record);
+  }
+  if (const auto declaration = parse_declaration(record.subject.declaration))
+    check_demands(bar.demands, *declaration, record);
 }
 
 /// One file per kind of run, so that the same command with --resume finds it.
 std::string default_journal(const RunOptions& options) {
-  const std::string folder = journal_folder();
+  const std::string folder = cache_folder();
   if (folder.empty()) return "";
   const std::string subject = std::filesystem::path(options.subject.path).stem().string();
   std::string key = options.subject.path + "\n" + options.subject.kernel + "\n" + options.filter +
@@ -106,6 +145,12 @@ std::string default_journal(const RunOptions& options) {
 }
 
 void read_cases(const Arguments& arguments, RunOptions& options) {
+  if (arguments.has("--last-failed")) {
+    for (const char* other : {"--suite", "--cases", "--shard"})
+      if (arguments.has(other))
+        throw CommandError("--last-failed takes the place of " + std::string(other));
+    return;
+  }
   if (!arguments.has("--cases")) {
     options.suite = arguments.value("--suite", "quick");
     if (find_suite(options.suite)) return;
@@ -139,6 +184,7 @@ RunOptions read_options(const Arguments& arguments) {
     options.expectations = read_expectations(arguments.value("--expectations"));
   options.resume = arguments.has("--resume");
   options.subject = read_subject(options.subject_text);
+  if (arguments.has("--last-failed")) only_last_failed(options);
   options.keep_journal = arguments.has("--journal");
   options.journal_path =
       options.keep_journal ? arguments.value("--journal") : default_journal(options);
@@ -233,18 +279,34 @@ void say_how_to_resume(const Record& record, const RunOptions& options) {
   fmt::print(stderr, "attest: the run is incomplete; the same command with --resume goes on\n");
 }
 
+/// The codes themselves are mapped in main.cpp, where every way out of the command ends.
+void check_exit_code_option(const Arguments& arguments) {
+  const std::string code = arguments.value("--exit-code", "plain");
+  if (code != "plain" && code != "bisect")
+    throw CommandError("--exit-code wants plain or bisect, got '" + code + "'");
+}
+
 ExitCode run(const Arguments& arguments) {
   const std::vector<Report> reports = read_reports(arguments);
+  const std::string pages = arguments.value("--pages");
+  if (arguments.has("--pages"))
+    if (const auto error = check_pages_folder(pages)) throw CommandError(*error);
+  const Bar bar = read_bar(arguments);
+  check_exit_code_option(arguments);
   const RunOptions options = read_options(arguments);
+  check_baseline(bar, options.subject);
   if (arguments.has("--list-only")) return print_cases(options);
   catch_interrupts();
   ProgressLine line;
   RunError error;
-  const Result<Record> record = run_suite(
+  Result<Record> record = run_suite(
       options, [&](const Progress& progress) { line.show(progress); }, error);
   line.clear();
   if (!record)
     throw CommandError(error.message, error.machine ? ExitCode::suite_failed : ExitCode::usage);
+  hold_against_bar(bar, options, *record);
+  keep_last_run(*record);
+  if (!pages.empty()) write_pages(pages, *record, options.subject);
   const bool screen = std::none_of(reports.begin(), reports.end(),
                                    [](const Report& report) { return report.path == "-"; });
   const bool written = write_reports(reports, *record);
@@ -281,7 +343,12 @@ ATTEST_COMMAND(
             "  attest check ./libmine.so --shard 1/3       a third of the list; 2/3 and 3/3 are "
             "the rest\n"
             "  attest check ./libmine.so --resume          go on where an interrupted run stopped\n"
+            "  attest check ./libmine.so --last-failed     what failed last time, and nothing "
+            "else\n"
             "  attest check ./libmine.so --json out.json --junit out.xml --markdown out.md\n"
+            "  attest check ./libmine.so --baseline main.json --require scope.txt   in CI "
+            "(examples/ci)\n"
+            "  git bisect run attest check ./libmine.so --last-failed --exit-code bisect\n"
             "Exit codes: 0 conformant, 1 not, 2 usage, 3 the suite or the machine failed, 4 too "
             "little "
             "tested",
@@ -297,6 +364,19 @@ ATTEST_COMMAND(
                     {"--cases", "FILE", "check these cases instead of a suite"},
                     {"-x,--stop-at-first", "", "stop the list at the first failure"},
                     {"--expectations", "FILE", "failures that are known (docs/expectations.md)"},
+                    {"--baseline", "FILE",
+                     "an earlier record (--json): only causes that it lacks end in exit code 1"},
+                    {"--require", "FILE",
+                     "what the run must cover, a line each (docs/require.md); what is lost ends "
+                     "in exit code 1"},
+                    {"--pages", "DIR",
+                     "a page for each cause: its smallest case in numbers, and a program in C "
+                     "that makes the call without Attest"},
+                    {"--last-failed", "",
+                     "only the cases that failed in the last run of this kernel"},
+                    {"--exit-code", "HOW",
+                     "plain (the default), or bisect: 2, 3 and 4 become 125, which `git bisect "
+                     "run` takes for: cannot be tested"},
                     {"--journal", "FILE",
                      "keep results there as they come; default: a file in ~/.cache/attest "
                      "that is deleted when the run is complete"},

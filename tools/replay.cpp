@@ -5,6 +5,7 @@
 #include "harness/describe.hpp"
 #include "harness/requirement.hpp"
 #include "harness/unit.hpp"
+#include "harness/workers.hpp"
 #include "tools/command.hpp"
 
 namespace attest {
@@ -49,13 +50,14 @@ void print_result(const Requirement& requirement, const AttentionProblem& proble
 void check_one(const Requirement& requirement, const AttentionProblem& problem,
                const SubjectSpec& spec, Tally& tally) {
   // A fresh host for each: no requirement sees what another left behind.
-  const std::unique_ptr<Subject> subject = open_subject(spec);
-  CaseContext context(*subject);
-  const CaseResult result = check_case(requirement, context, problem);
+  Workers workers([&spec](OpenError& error) { return open_in_host(spec, error); }, 1);
+  Worker worker;
+  const CaseResult result = workers.check(worker, requirement, problem);
+  if (!worker.context) throw CommandError(workers.trouble(), ExitCode::suite_failed);
   tally.failed += is_failure(result.verdict);
   tally.errors += result.verdict == Verdict::error;
   tally.judged += result.verdict != Verdict::unsupported && result.verdict != Verdict::not_judged;
-  print_result(requirement, problem, context, result);
+  print_result(requirement, problem, *worker.context, result);
 }
 
 ExitCode run(const Arguments& arguments) {

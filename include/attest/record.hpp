@@ -86,6 +86,7 @@ struct Cause {
   std::string diagnosis;   ///< likely mistakes; "" where nothing fits
   std::int64_t cases = 0;  ///< failing cases in all
   int smallest = 0;        ///< 0-based index into Record::failures
+  bool known = false;      ///< the baseline has it too
   bool operator==(const Cause&) const = default;
 };
 
@@ -141,6 +142,23 @@ struct ExpectationResult {
   bool operator==(const ExpectationResult&) const = default;
 };
 
+/// The run held against an earlier one.
+struct BaselineResult {
+  std::string path;               ///< of the earlier record; "": none was given
+  int known = 0, fresh = 0;       ///< causes of failures that it has too, and that it lacks
+  std::vector<std::string> gone;  ///< sentences of its causes that this run looked for in vain
+  bool operator==(const BaselineResult&) const = default;
+};
+
+/// A line of the file that says what a run must cover.
+struct DemandResult {
+  std::string line;
+  int line_number = 0;
+  bool met = false;
+  std::string detail;  ///< what the run has instead; "" where it is met
+  bool operator==(const DemandResult&) const = default;
+};
+
 struct Record {
   std::string schema = kRecordSchema;
   std::string tool_version;
@@ -161,6 +179,8 @@ struct Record {
   Audit audit;
   std::vector<ExpectationResult> expectations;
   std::vector<std::string> notes;  ///< things of the suite or machine worth saying
+  BaselineResult baseline;
+  std::vector<DemandResult> demands;
   // Times, the only fields that differ between two runs of the same seed and build.
   std::string started;  ///< UTC, ISO 8601
   double wall_seconds = 0, cpu_seconds = 0;

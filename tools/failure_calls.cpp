@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/failure_calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "attest/case_line.hpp"
+#include "harness/arena.hpp"
+#include "harness/requirement.hpp"
+#include "harness/unit.hpp"
+#include "reference/audit.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/pages.hpp"
+#include "tools/arguments.hpp"
+
+namespace attest {
+
+namespace {
+
+/// Passes everything on, and keeps what the first call was given.
+class Watched final : public Subject {
+ public:
+  Watched(Subject& inner, FailureCall& seen) : inner_(inner), seen_(seen) {}
+  const std::string& kernel_name() const override { return inner_.kernel_name(); }
+  const std::string& version() const override { return inner_.version(); }
+  const Declaration& declaration() const override { return inner_.declaration(); }
+  int alignment() const override { return inner_.alignment(); }
+  Arena& arena() override { return inner_.arena(); }
+  CallStatus forward(const PlacedCall& call, const CallLimits& limits) override {
+    if (seen_.tensors.empty()) keep(call);
+    return inner_.forward(call, limits);
+  }
+
+ private:
+  void keep(const PlacedCall& call);
+  void keep_tensor(const PlacedCall& call, Slot slot);
+  void keep_scalars(const PlacedScalars& scalars);
+
+  Subject& inner_;
+  FailureCall& seen_;
+};
+
+std::string type_of(const PlacedTensor& tensor) {
+  switch (tensor.bits) {
+    case 64: return "f64";
+    case 16: return tensor.code == kDLBfloat ? "bf16" : "f16";
+    case 8: return "u8";
+    default: return tensor.code == kDLInt ? "i32" : "f32";
+  }
+}
+
+const PlacedTensor& at(const PlacedCall& call, Slot slot) {
+  return call.tensors[static_cast<std::size_t>(slot)];
+}
+
+/// v lies in k's memory.
+bool share_memory(const PlacedTensor& k, const PlacedTensor& v) {
+  return k.extent_begin < v.extent_end && v.extent_begin < k.extent_end;
+}
+
+void Watched::keep_tensor(const PlacedCall& call, Slot slot) {
+  const PlacedTensor& placed = at(call, slot);
+  if (!placed.present) return;
+  const PlacedTensor &k = at(call, Slot::k), &v = at(call, Slot::v);
+  const bool shared = (slot == Slot::k || slot == Slot::v) && share_memory(k, v);
+  const std::uint64_t begin =
+      shared ? std::min(k.extent_begin, v.extent_begin) : placed.extent_begin;
+  const std::uint64_t end = shared ? std::max(k.extent_end, v.extent_end) : placed.extent_end;
+  const auto size = static_cast<std::uint64_t>(placed.bits / 8);
+  CallTensor tensor;
+  tensor.name = name(slot);
+  tensor.first = static_cast<std::int64_t>((placed.offset - begin) / size);
+  tensor.shape.assign(placed.shape, placed.shape + placed.rank);
+  tensor.strides.assign(placed.strides, placed.strides + placed.rank);
+  if (shared && slot == Slot::v) {
+    for (const CallTensor& other : seen_.tensors)
+      if (other.name == "k") tensor.block = other.block;
+  } else {
+    tensor.block = seen_.blocks.size();
+    CallBlock block;
+    block.name = tensor.name;
+    block.type = type_of(placed);
+    block.output = slot == Slot::o || slot == Slot::lse;
+    block.bits.resize((end - begin) / size);
+    for (std::size_t i = 0; i < block.bits.size(); ++i)
+      std::memcpy(&block.bits[i], inner_.arena().base() + begin + i * size, size);
+    seen_.blocks.push_back(std::move(block));
+  }
+  seen_.tensors.push_back(std::move(tensor));
+}
+
+void Watched::keep_scalars(const PlacedScalars& s) {
+  seen_.numbers = {{"scale", s.scale},           {"softcap", s.softcap},
+                   {"dropout_p", s.dropout_p},   {"rope_base", s.rope_base},
+                   {"rope_scale", s.rope_scale}, {"rope_ntk", s.rope_ntk}};
+  seen_.integers = {{"window_left", s.window_left},
+                    {"window_right", s.window_right},
+                    {"global_tokens", s.global_tokens},
+                    {"block_q", s.block_q},
+                    {"block_k", s.block_k},
+                    {"rope_dim", s.rope_dim},
+                    {"rope_position", s.rope_position},
+                    {"base", s.base},
+                    {"align", s.align},
+                    {"alibi", s.alibi},
+                    {"alibi_inside_softcap", s.alibi_inside_softcap},
+                    {"rope", s.rope}};
+}
+
+void Watched::keep(const PlacedCall& call) {
+  for (int slot = 0; slot < static_cast<int>(Slot::workspace); ++slot)
+    keep_tensor(call, static_cast<Slot>(slot));
+  keep_scalars(call.scalars);
+}
+
+/// Negative where the oracle does not hold the element to a value (harness/judge.hpp).
+double tolerance_at(const AttentionProblem& p, const Expected& expected, bool is_o, std::size_t row,
+                    std::size_t flat) {
+  const bool unspecified =
+      is_o ? p.empty_output == EmptyOutput::unspecified : p.empty_lse == EmptyLse::unspecified;
+  switch (expected.rows[row]) {
+    case RowKind::unspecified:
+    case RowKind::outside_domain:
+    case RowKind::lowest_only: return -1;
+    case RowKind::empty:
+      if (unspecified) return -1;
+      break;
+    default: break;
+  }
+  return tolerance_of(is_o ? expected.o : expected.lse, flat);
+}
+
+CallOutput output_of(const AttentionProblem& p, const Expected& expected, bool is_o,
+                     const std::vector<double>& actual) {
+  const ExpectedTensor& tensor = is_o ? expected.o : expected.lse;
+  const auto width = static_cast<std::size_t>(is_o ? p.v_head_dim : 1);
+  CallOutput output;
+  output.name = is_o ? "o" : "lse";
+  output.expected = tensor.value;
+  output.actual = actual;
+  for (std::size_t flat = 0; flat < tensor.value.size(); ++flat)
+    output.tolerance.push_back(tolerance_at(p, expected, is_o, flat / width, flat));
+  return output;
+}
+
+bool same(double left, double right) {
+  return left == right || (std::isnan(left) && std::isnan(right));
+}
+
+/// A requirement may owe more of an element than the oracle does: that a visible NaN comes out,
+/// say. Where the finding is one of this call, it is held to what the finding says.
+void apply_finding(const Failure& failure, const CallTensor& tensor, CallOutput& output) {
+  if (!failure.worst || failure.worst->tensor != output.name ||
+      failure.worst->index.size() != tensor.shape.size())
+    return;
+  std::int64_t flat = 0;
+  for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis)
+    flat = flat * tensor.shape[axis] + failure.worst->index[axis];
+  const auto i = static_cast<std::size_t>(flat);
+  if (i >= output.actual.size() || !same(output.actual[i], failure.worst->actual)) return;
+  output.expected[i] = failure.worst->expected;
+  output.tolerance[i] = failure.worst->tolerance;
+}
+
+}  // namespace
+
+std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& spec) {
+  const Result<AttentionProblem> problem = parse_case(failure.case_line);
+  if (!problem || memory_error(*problem)) return std::nullopt;
+  const std::unique_ptr<Subject> subject = open_subject(spec);
+  FailureCall call;
+  call.library = spec.path;
+  call.kernel = subject->kernel_name();
+  call.alignment = subject->alignment();
+  call.lse_in_log2 = subject->declaration().lse_base == LseBase::two;
+  call.refuse = failure.reason == Reason::wrong_accept;
+  Watched watched(*subject, call);
+  CaseContext context(watched);
+  context.limits = call_limits(*problem);
+  const Observation& seen = context.first(*problem);
+  if (call.tensors.empty()) return std::nullopt;
+  if (call.refuse) return call;
+  const Expected& expected = context.expected(*problem);
+  for (const CallTensor& tensor : call.tensors)
+    if (tensor.name == "o" || tensor.name == "lse") {
+      const bool is_o = tensor.name == "o";
+      call.outputs.push_back(output_of(*problem, expected, is_o, is_o ? seen.o : seen.lse));
+      apply_finding(failure, tensor, call.outputs.back());
+    }
+  return call;
+}
+
+std::optional<std::string> check_pages_folder(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(folder, error);
+  if (!std::filesystem::exists(status)) return check_writable(folder);
+  if (!std::filesystem::is_directory(status))
+    return fmt::format("cannot write pages to {}: it is no folder", folder);
+  return check_writable(folder + "/README.md");
+}
+
+namespace {
+
+void write_or_throw(const std::string& path, const std::string& text) {
+  if (const auto error = write_file(path, text)) throw CommandError(*error, ExitCode::suite_failed);
+}
+
+/// "cause-12.md" and "cause-12.c".
+bool is_page(const std::string& file) {
+  if (file.rfind("cause-", 0) != 0) return false;
+  const std::size_t dot = file.find_first_not_of("0123456789", 6);
+  return dot != 6 && dot != std::string::npos &&
+         (file.substr(dot) == ".md" || file.substr(dot) == ".c");
+}
+
+}  // namespace
+
+void write_pages(const std::string& folder, const Record& record, const SubjectSpec& spec) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw CommandError(fmt::format("cannot write {}: {}", folder, error.message()),
+                       ExitCode::suite_failed);
+  std::set<std::string> written;
+  const auto add = [&](const std::string& file, const std::string& text) {
+    write_or_throw(folder + "/" + file, text);
+    written.insert(file);
+  };
+  SubjectSpec assumed = spec;
+  assumed.declaration = record.subject.declaration;
+  for (const CauseView& view : causes_by_urgency(record)) {
+    const std::optional<FailureCall> call = call_of(*view.smallest, assumed);
+    const std::string stem = fmt::format("cause-{}", view.cause->id);
+    std::string program;
+    if (call && fits_program(*call))
+      add(stem + ".c", program = failure_program(record, view, *call));
+    add(stem + ".md", failure_page(record, view, call ? &*call : nullptr,
+                                   program.empty() ? "" : stem + ".c", program));
+  }
+  add("README.md", pages_index(record));
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string file = entry.path().filename().string();
+    if (is_page(file) && written.count(file) == 0) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+}  // namespace attest
