@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 8> kKinds{"dtype",     "feature",     "he
                                                  "precision", "requirement", "cases",    "refused"};
 constexpr std::array<std::string_view, 4> kPromises{"deterministic", "batch_invariant",
                                                     "thread_invariant", "masked_nan_safe"};
-constexpr std::int64_t kMostHeadDim = std::int64_t{1} << 20;
+constexpr std::int64_t kMostHeadDim = std::int64_t{1} << 16;
 
 struct LineError {
   std::size_t column;
@@ -148,13 +148,34 @@ bool promises(const Declaration& declaration, std::string_view promise) {
   return kept[std::find(kPromises.begin(), kPromises.end(), promise) - kPromises.begin()];
 }
 
+/// No number of it excuses more than the wanted one.
+bool at_least_as_tight(const PrecisionProfile& declared, const PrecisionProfile& wanted) {
+  constexpr double PrecisionProfile::*kErrors[] = {
+      &PrecisionProfile::u_acc,     &PrecisionProfile::c_acc,   &PrecisionProfile::eta_acc,
+      &PrecisionProfile::u_in,      &PrecisionProfile::eta_in,  &PrecisionProfile::u_score,
+      &PrecisionProfile::eta_score, &PrecisionProfile::u_p,     &PrecisionProfile::eta_p,
+      &PrecisionProfile::u_out,     &PrecisionProfile::eta_out, &PrecisionProfile::e_exp,
+      &PrecisionProfile::eta_exp,   &PrecisionProfile::u_rope};
+  for (const auto error : kErrors)
+    if (!(declared.*error <= wanted.*error)) return false;
+  const auto score = [](const PrecisionProfile& p) {
+    return p.max_score == 0 ? p.max_acc : p.max_score;
+  };
+  if (!(declared.max_acc >= wanted.max_acc) || !(score(declared) >= score(wanted))) return false;
+  // How P is rounded matters where it is.
+  const bool same_p = declared.p_normalised == wanted.p_normalised &&
+                      declared.l_from_rounded == wanted.l_from_rounded;
+  return (declared.u_p == 0 || same_p) && (wanted.lse_merged || !declared.lse_merged);
+}
+
 std::string precision_lost(const Demand& demand, const Declaration& declaration,
                            const Record& record) {
   const std::string dtype(name(demand.dtype));
   if (!has(record.scope.dtypes, dtype)) return dtype + " is " + untested(dtype, record);
   const auto index = static_cast<std::size_t>(demand.dtype);
   if (demand.dtype == DType::f64 ||
-      declaration.profile[index] == *precision_preset(demand.word, demand.dtype))
+      at_least_as_tight(declaration.profile[index],
+                        *precision_preset(demand.word, demand.dtype)))
     return "";
   return fmt::format("{} is declared{}", declaration.precision[index],
                      declaration.precision[index] == demand.word ? " with other numbers" : "");

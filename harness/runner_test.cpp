@@ -378,5 +378,25 @@ TEST(Runner, ExpectedFailuresDoNotCountWhileTheyFailForTheirReason) {
   EXPECT_EQ(exit_code(record), ExitCode::failed);
 }
 
+TEST(Runner, ACaseWithItsRequirementIsCheckedByNoOther) {
+  RunOptions options = fake_options({&kHonest, &kTopLeft, &kLongHeads});
+  options.cases_name = "last-failed";
+  options.last_failed = true;
+  const std::string causal = "attention.forward lq=2 lk=3 base=causal";
+  options.case_lines = {causal, "attention.forward d=64", "attention.forward d=32"};
+  options.case_requirements = {"B-TOPLEFT", "A-HONEST", "C-LONGHEADS"};
+  RunError error;
+  const auto list = list_cases(options, error);
+  ASSERT_TRUE(list) << list.error();
+  EXPECT_EQ(*list,
+            (std::vector<std::string>{"B-TOPLEFT " + causal, "A-HONEST attention.forward d=64",
+                                      "C-LONGHEADS attention.forward d=32"}));
+  const Record record = run_fake(options);
+  EXPECT_EQ(record.suite, "last-failed");
+  EXPECT_EQ(record.counts.total(), 3);
+  EXPECT_EQ(record.counts.pass, 1);
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+}
+
 }  // namespace
 }  // namespace attest

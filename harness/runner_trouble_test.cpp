@@ -133,5 +133,70 @@ TEST(Runner, ManyFailuresThatNeverComeBackAreNoAccident) {
                              " more cases failed, the first of them not again in 2 reruns");
 }
 
+// Hosts that die of SIGKILL. `deaths` says which calls: from the length of the keys, and the number
+// of calls before.
+using Deaths = bool (*)(std::int64_t kv_len, int call);
+
+class MortalSubject final : public FakeSubject {
+ public:
+  explicit MortalSubject(Deaths deaths) : FakeSubject(kFakeDeclaration), deaths_(deaths) {}
+  CallStatus forward(const PlacedCall& call, const CallLimits&) override {
+    CallStatus status;
+    const std::int64_t kv_len = call.tensors[static_cast<std::size_t>(Slot::k)].shape[2];
+    if (deaths_(kv_len, g_calls++))
+      status.accident = Accident{Verdict::error, Reason::none, "killed", true};
+    return status;
+  }
+
+ private:
+  Deaths deaths_;
+};
+
+const Requirement kComesBack{
+    .id = "K", .sentence = "s", .check = [](CaseContext& context, const AttentionProblem& problem) {
+      const auto judged = judge_call(context.first(problem), context.declaration(), problem);
+      return judged.value_or(CaseResult{});
+    }};
+
+Record run_mortal(Deaths deaths) {
+  g_calls = 0;
+  RunOptions options = fake_options({&kComesBack});
+  options.open = [deaths](OpenError&) { return std::make_unique<MortalSubject>(deaths); };
+  return run_fake(options);
+}
+
+TEST(Killed, NowAndThenChangesNothing) {
+  const std::string whole = fingerprint(run_mortal([](std::int64_t, int) { return false; }));
+  EXPECT_EQ(fingerprint(run_mortal([](std::int64_t, int call) { return call % 50 == 7; })), whole);
+}
+
+TEST(Killed, OnOneCaseAloneAndEveryTimeIsTheKernelsDoing) {
+  const Record record = run_mortal([](std::int64_t kv_len, int) { return kv_len == 3; });
+  EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
+  ASSERT_EQ(record.causes.size(), 1u);
+  EXPECT_EQ(record.causes[0].verdict, Verdict::crash);
+  const Failure& failure = record.failures[0];
+  EXPECT_EQ(failure.case_line, "attention.forward lk=3 data=list q=0 k=0,0,0 v=0,0,0");
+  EXPECT_NE(failure.detail.find("SIGKILL"), std::string::npos);
+  EXPECT_EQ(failure.reruns_failed, failure.reruns);
+}
+
+TEST(Killed, WhateverIsCalledIsTheMachinesDoing) {
+  const Record record = run_mortal([](std::int64_t, int) { return true; });
+  EXPECT_EQ(record.verdict, SuiteVerdict::incomplete);
+  EXPECT_EQ(exit_code(record), ExitCode::suite_failed);
+  EXPECT_EQ(record.counts.failures(), 0);
+  EXPECT_NE(record.notes.at(0).find("killed, on K attention.forward"), std::string::npos)
+      << record.notes[0];
+}
+
+TEST(Killed, HalfOfTheTimeAccusesNobody) {
+  const Record record = run_mortal([](std::int64_t, int call) {
+    return (static_cast<std::uint64_t>(call) * 0x9e3779b97f4a7c15u >> 60) % 2 == 0;
+  });
+  EXPECT_EQ(record.counts.failures(), 0);
+  EXPECT_TRUE(record.causes.empty());
+}
+
 }  // namespace
 }  // namespace attest

@@ -309,6 +309,12 @@ inline Record failing_sample() {
        .expected_why = "",
        .replay = "attest replay 'attention.forward dtype=bf16 lk=0' ./libmine.so --requirement "
                  "NO-OUT-OF-BOUNDS"}};
+  record.causes[1].known = true;
+  record.baseline = {
+      .path = "main.json", .known = 1, .fresh = 2, .gone = {"wrong lse where b > 1"}};
+  record.demands = {
+      {.line = "dtype bf16", .line_number = 1, .met = true, .detail = ""},
+      {.line = "feature alibi_signed", .line_number = 4, .met = false, .detail = "not declared"}};
   return record;
 }
 
@@ -397,6 +403,10 @@ inline Record hostile_sample() {
   record.requirements[0].sentence = poison;
   record.requirements[0].detail = poison;
   record.requirements[0].by_dtype[poison] = {.fail = 1};
+  record.baseline.path = poison;
+  record.baseline.gone = {poison};
+  record.demands[1].line = poison;
+  record.demands[1].detail = poison;
   record.matrix[0].feature = poison;
   record.matrix[0].dtype = poison;
   return record;

@@ -7,9 +7,9 @@ import tempfile
 from command import MODULES, expect, finish, run
 
 
-def refused(words, *arguments, code=2, folder=None):
+def refused(words, *arguments, code=2, folder=None, env=None):
     before = sorted(os.listdir(folder)) if folder else None
-    result = run(*arguments, check=code)
+    result = run(*arguments, check=code, env=env)
     lines = result.stderr.strip().splitlines()
     what = "attest " + " ".join(map(str, arguments))
     expect(len(lines) == 1 and lines[0].startswith("attest: "), f"{what}: stderr {lines}")
@@ -71,6 +71,15 @@ def options(folder):
     cases = pathlib.Path(folder) / "cases.txt"
     cases.write_text("# a comment\nattention.forward lq=2\nattention.forward hq=3 hkv=2\n")
     missing = "/nonexistent-folder/report.json"
+    scope = pathlib.Path(folder) / "scope.txt"
+    scope.write_text("dtype f32\nfeature of_mine\n")
+    empty = pathlib.Path(folder) / "empty.txt"
+    empty.write_text("# nothing\n")
+    torn = pathlib.Path(folder) / "torn.json"
+    torn.write_text('{"schema": "attest.record/1", "tool": ')
+    foreign = pathlib.Path(folder) / "foreign.json"
+    run("check", f"{MODULES}/broken.so#prints", "--suite", "smoke", "--filter", "ORACLE-O",
+        "--json", foreign, check=0)
     for words, arguments in [
         (["nonexistent-folder"], ["--json", missing]),
         (["nonexistent-folder"], ["--junit", missing]),
@@ -86,14 +95,44 @@ def options(folder):
         (["cases.txt", "3"], ["--cases", cases]),
         (["missing.txt"], ["--cases", pathlib.Path(folder) / "missing.txt"]),
         (["filter"], ["--filter", "NOTHING-*"]),
+        (["scope.txt", "line 2", "of_mine"], ["--require", scope]),
+        (["empty.txt", "nothing"], ["--require", empty]),
+        (["missing.txt"], ["--require", pathlib.Path(folder) / "missing.txt"]),
+        (["torn.json", "byte"], ["--baseline", torn]),
+        (["scope.txt", "JSON"], ["--baseline", scope]),
+        (["missing.json"], ["--baseline", pathlib.Path(folder) / "missing.json"]),
+        (["foreign.json", "prints", "naive"], ["--baseline", foreign]),
+        (["last-failed", "suite"], ["--last-failed", "--suite", "smoke"]),
+        (["last-failed", "cases"], ["--last-failed", "--cases", cases]),
+        (["last-failed", "shard"], ["--last-failed", "--shard", "1/2"]),
+        (["last-failed", "require"], ["--last-failed", "--require", scope]),
+        (["exit-code", "twice"], ["--exit-code", "twice"]),
+        (["nonexistent-folder"], ["--annotations", missing]),
+        (["nonexistent-folder"], ["--code-quality", missing]),
+        (["nonexistent-folder"], ["--pages", "/nonexistent-folder/pages"]),
+        (["known.txt", "folder"], ["--pages", known]),
     ]:
         refused(words, "check", "naive", *arguments, folder=folder)
+    nowhere = {"XDG_CACHE_HOME": "", "HOME": ""}
+    refused(["last-failed", "HOME"], "check", "naive", "--last-failed", env=nowhere)
+    cache = pathlib.Path(folder) / "cache"
+    refused(["naive", "has not been checked"], "check", "naive", "--last-failed",
+            env={"XDG_CACHE_HOME": str(cache)})
+    run("check", "naive", "--suite", "smoke", "--filter", "ORACLE-O", check=0,
+        env={"XDG_CACHE_HOME": str(cache)})
+    refused(["nothing failed", "naive"], "check", "naive", "--last-failed",
+            env={"XDG_CACHE_HOME": str(cache)})
+    for kept in (cache / "attest").glob("last-*.json"):
+        kept.write_text("torn")
+        refused([kept.name, "JSON"], "check", "naive", "--last-failed",
+                env={"XDG_CACHE_HOME": str(cache)})
     refused(["conquer"], "conquer")
     refused([], "check")
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
+        os.environ["XDG_CACHE_HOME"] = kept
         libraries(folder)
         case_lines()
         options(folder)
