@@ -131,19 +131,8 @@ std::optional<RunError> Run::plan() {
   work_.declaration = workers_.first().declaration();
   work_.seed = options_.seed;
   work_.audit_pairs = suite ? suite->audit_pairs : 100000;
-  std::vector<const Requirement*> known = options_.requirements;
-  if (known.empty())
-    for (const Requirement& requirement : requirements()) known.push_back(&requirement);
-  for (const Requirement* requirement : known) {
-    if (suite && !suite->requirements.empty() &&
-        std::find(suite->requirements.begin(), suite->requirements.end(), requirement->id) ==
-            suite->requirements.end())
-      continue;
-    if (!options_.filter.empty() && !glob_match(options_.filter, requirement->id)) continue;
-    all_.push_back(requirement);
-    if (!requirement->skip || !requirement->skip(work_.declaration))
-      work_.requirements.push_back(requirement);
-  }
+  all_ = select_requirements(options_.requirements, suite, options_.filter);
+  work_.requirements = not_skipped(all_, work_.declaration);
   if (all_.empty()) return RunError{"no requirement matches the filter '" + options_.filter + "'"};
   work_.units = plan_units(work_.requirements, problems, !work_.given.empty(), options_.shard);
   // Where each case has its requirement, what no wanted one speaks of is no unit.

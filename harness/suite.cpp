@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/suite.hpp"
 
+#include <algorithm>
+
+#include "harness/expectations.hpp"
 #include "harness/generate.hpp"
 
 namespace attest {
@@ -39,6 +42,28 @@ const Suite* find_suite(std::string_view name) {
   for (const Suite& suite : suites())
     if (suite.name == name) return &suite;
   return nullptr;
+}
+
+std::vector<const Requirement*> select_requirements(std::vector<const Requirement*> known,
+                                                    const Suite* suite, const std::string& filter) {
+  if (known.empty())
+    for (const Requirement& requirement : requirements()) known.push_back(&requirement);
+  std::erase_if(known, [&](const Requirement* requirement) {
+    if (!filter.empty() && !glob_match(filter, requirement->id)) return true;
+    return suite && !suite->requirements.empty() &&
+           std::find(suite->requirements.begin(), suite->requirements.end(), requirement->id) ==
+               suite->requirements.end();
+  });
+  return known;
+}
+
+std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*>& selected,
+                                            const Declaration& declaration) {
+  std::vector<const Requirement*> left = selected;
+  std::erase_if(left, [&](const Requirement* requirement) {
+    return requirement->skip && requirement->skip(declaration);
+  });
+  return left;
 }
 
 std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirements,

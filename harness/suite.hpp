@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,6 +49,14 @@ struct WorkList {
   std::int64_t audit_pairs = 0;
   std::vector<WorkUnit> units;
 };
+
+/// Of the `known` requirements (none: all that are registered) those that a suite runs (nullptr:
+/// all) and whose id matches a glob ("": all).
+std::vector<const Requirement*> select_requirements(std::vector<const Requirement*> known,
+                                                    const Suite* suite, const std::string& filter);
+/// Those that have something to check on a kernel with this declaration.
+std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*>& selected,
+                                            const Declaration& declaration);
 
 /// Interleaved by index, so that cutting the list at any point leaves every requirement tested
 /// alike. A shard has the units with index % count == shard.index - 1.

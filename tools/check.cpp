@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -26,23 +23,11 @@
 #include "tools/command.hpp"
 #include "tools/failure_calls.hpp"
 #include "tools/last_run.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
 namespace {
-
-std::atomic<bool> g_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-extern "C" void on_signal(int) { g_interrupted = true; }
-
-/// The first SIGINT or SIGTERM ends the list in good order, a second one the process.
-void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
 
 struct Report {
   const ReportFormat* format;
@@ -190,18 +175,13 @@ RunOptions read_options(const Arguments& arguments) {
       options.keep_journal ? arguments.value("--journal") : default_journal(options);
   if (options.resume && options.journal_path.empty())
     throw CommandError("--resume: no folder for journals (HOME is not set); name one by --journal");
-  options.interrupted = &g_interrupted;
   return options;
 }
 
-/// One line on standard error that is rewritten in place; nothing where that is no terminal.
+/// How far a run is, and how long it will take.
 class ProgressLine {
  public:
   void show(const Progress& progress) {
-    if (!terminal_) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - shown_ < std::chrono::milliseconds(100) && progress.done != progress.total) return;
-    shown_ = now;
     if (first_ < 0) {
       first_ = progress.done;
       first_seconds_ = progress.seconds;
@@ -216,20 +196,14 @@ class ProgressLine {
     else if (rate > 0)
       line += fmt::format(", {:.0f}/s, {:.0f} s left", rate,
                           static_cast<double>(progress.total - progress.done) / rate);
-    fmt::print(stderr, "\r\033[K{}", line);
-    std::fflush(stderr);
+    line_.show(line, progress.done == progress.total);
   }
-  void clear() {
-    if (!terminal_ || first_ < 0) return;
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
-  }
+  void clear() { line_.clear(); }
 
  private:
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  RewrittenLine line_;
   std::int64_t first_ = -1;
   double first_seconds_ = 0;
-  std::chrono::steady_clock::time_point shown_;
 };
 
 TerminalOptions terminal_options(bool brief) {
@@ -293,10 +267,10 @@ ExitCode run(const Arguments& arguments) {
     if (const auto error = check_pages_folder(pages)) throw CommandError(*error);
   const Bar bar = read_bar(arguments);
   check_exit_code_option(arguments);
-  const RunOptions options = read_options(arguments);
+  RunOptions options = read_options(arguments);
   check_baseline(bar, options.subject);
   if (arguments.has("--list-only")) return print_cases(options);
-  catch_interrupts();
+  options.interrupted = &catch_interrupts();
   ProgressLine line;
   RunError error;
   Result<Record> record = run_suite(

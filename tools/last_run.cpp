@@ -37,22 +37,6 @@ std::string last_run_path(const std::string& library, const std::string& kernel)
 
 }  // namespace
 
-std::string cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (cache && *cache == '/')
-    folder = cache;
-  else if (home && *home == '/')
-    folder = std::filesystem::path(home) / ".cache";
-  else
-    return "";
-  folder /= "attest";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  return ::access(folder.c_str(), W_OK) == 0 ? folder.string() : "";
-}
-
 void keep_last_run(const Record& record) {
   // A run that stopped early takes nothing from what the one before it found.
   if (record.verdict == SuiteVerdict::incomplete) return;

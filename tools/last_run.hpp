@@ -10,10 +10,6 @@
 
 namespace attest {
 
-/// Where files lie that nobody named: $XDG_CACHE_HOME/attest or ~/.cache/attest, made where it is
-/// not there; "" where none can be had.
-std::string cache_folder();
-
 /// Keeps the record for --last-failed, whole or not at all. Without a folder nothing happens, and
 /// nobody is bothered: no one asked for it.
 void keep_last_run(const Record& record);

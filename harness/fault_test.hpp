@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel of a selftest.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/selftest.hpp"
+
+namespace attest {
+
+/// Follows the list of the suite until every requirement has caught the fault, or enough problems
+/// lie behind the first catch. Then the smallest case (where asked for), and whether the honest
+/// base can be told apart. nullopt: interrupted, or `error` says what went wrong.
+std::optional<Detection> test_fault(const SelftestOptions& options, const CatalogueEntry& entry,
+                                    DType dtype, bool minimise, RunError& error);
+
+/// A run of the suite: any failure that stays accuses. `kernel` has id, kind, sentence and dtype.
+std::optional<Detection> test_honest(const SelftestOptions& options, Detection kernel,
+                                     const SubjectSpec& spec, const std::string& subject_text,
+                                     RunError& error);
+
+/// The kernel of an entry, in the library.
+SubjectSpec spec_of(const Catalogue& catalogue, const std::string& id, DType dtype);
+/// What was asked for, of what there is to say of an entry.
+Detection described(const CatalogueEntry& entry, DType dtype);
+
+}  // namespace attest

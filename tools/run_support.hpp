@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands that run for long have in common.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+namespace attest {
+
+/// From now on the first SIGINT or SIGTERM sets the flag, so that the list ends in good order; a
+/// second one ends the process.
+const std::atomic<bool>& catch_interrupts();
+
+/// Where files lie that nobody named: $XDG_CACHE_HOME/attest or ~/.cache/attest, made where it is
+/// not there; "" where none can be had.
+std::string cache_folder();
+
+/// One line on standard error that is rewritten in place; nothing where that is no terminal.
+class RewrittenLine {
+ public:
+  /// At most ten times a second, but for what is `last`.
+  void show(const std::string& line, bool last);
+  void clear();
+
+ private:
+  bool shown_once_ = false;
+  std::chrono::steady_clock::time_point shown_;
+};
+
+}  // namespace attest
