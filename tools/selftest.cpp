@@ -18,36 +18,13 @@
 #include "reports/detection.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
+#include "tools/fault_library.hpp"
 #include "tools/run_support.hpp"
 #include "tools/selftest_journal.hpp"
 
 namespace attest {
 
 namespace {
-
-/// Where planted faults lie: beside the folder of the built-in modules.
-std::string faulty_library() {
-  return (std::filesystem::path(module_dir()).parent_path() / "attest-faulty" / "faulty.so")
-      .lexically_normal()
-      .string();
-}
-
-Catalogue read_catalogue(const Arguments& arguments) {
-  std::string path = arguments.positional("LIBRARY");
-  if (path.empty()) {
-    path = faulty_library();
-    if (::access(path.c_str(), F_OK) != 0)
-      throw CommandError(path +
-                         ": no such file; the library of planted faults is part of a build "
-                         "tree of attest, not of an installation");
-  }
-  std::error_code error;
-  const std::filesystem::path full = std::filesystem::canonical(path, error);
-  if (error) throw CommandError(path + ": " + error.message());
-  Result<Catalogue> catalogue = load_catalogue(full.string());
-  if (!catalogue) throw CommandError(catalogue.error());
-  return *catalogue;
-}
 
 std::string read_suite(const Arguments& arguments, const std::string& option,
                        const std::string& otherwise) {
@@ -81,9 +58,7 @@ SelftestOptions read_options(const Arguments& arguments) {
     if (!scope) throw CommandError("--within: " + scope.error());
     options.within = *scope;
   }
-  for (const std::string& id : built_in_names())
-    if (const Result<SubjectSpec> spec = resolve_subject(id))
-      options.more_honest.push_back({id, id, *spec});
+  options.more_honest = built_in_kernels();
   return options;
 }
 
