@@ -100,11 +100,11 @@ RuleInput select(const AttentionProblem& problem, const Expected& expected, Outp
 }
 
 struct Tested {
-  std::string kernel;
+  std::string kernel, base;  ///< base: of a fault
   DType dtype = DType::f32;
   bool honest = false;
   SubjectSpec spec;
-  std::vector<bool> accused;  ///< by rule
+  std::vector<bool> accused[2];  ///< by rule; on gaussian data, on all
 };
 
 /// Low-precision outputs by case: kernels with the same declaration meet the same problems.
@@ -146,6 +146,33 @@ void judge(const AttentionProblem& problem, const Expected& expected, const Obse
   }
 }
 
+/// The problem with values as a test of another harness draws them.
+AttentionProblem with_plain_data(AttentionProblem problem) {
+  problem.data = Family::gaussian;
+  problem.v_data.reset();
+  problem.scale.reset();
+  if (problem.bias == BiasKind::lowest) problem.bias = BiasKind::normal;
+  if (problem.sink == SinkKind::large) problem.sink = SinkKind::normal;
+  return problem;
+}
+
+bool all_of(const std::vector<bool>& flags) {
+  return std::find(flags.begin(), flags.end(), false) == flags.end();
+}
+
+void judge_call_on(Subject& subject, const AttentionProblem& problem, Baselines& baselines,
+                   std::vector<bool>& accused) {
+  const Declaration& declaration = subject.declaration();
+  if (all_of(accused) || not_declared(declaration, problem)) return;
+  const AttentionInputs inputs = make_inputs(problem);
+  CallOptions call;
+  call.limits = call_limits(problem);
+  const Observation seen = observe(subject, problem, inputs, call);
+  if (!seen.ok()) return;
+  const Expected expected = expect(problem, inputs, declaration.profile_for(problem.dtype));
+  judge(problem, expected, seen, *baselines.of(problem, inputs), accused);
+}
+
 void test(Tested& tested, const RuleOptions& options, Baselines& baselines, RunError& error) {
   OpenError refused;
   const std::unique_ptr<Subject> subject = open_in_host(tested.spec, refused);
@@ -156,18 +183,10 @@ void test(Tested& tested, const RuleOptions& options, Baselines& baselines, RunE
   const Declaration& declaration = subject->declaration();
   for (std::int64_t i = 0; i < options.problems; ++i) {
     if (options.interrupted && *options.interrupted) return;
-    if (std::find(tested.accused.begin(), tested.accused.end(), false) == tested.accused.end())
-      return;
     const AttentionProblem problem =
         draw(declaration, options.seed, "shared", static_cast<std::uint64_t>(i));
-    if (not_declared(declaration, problem)) continue;
-    const AttentionInputs inputs = make_inputs(problem);
-    CallOptions call;
-    call.limits = call_limits(problem);
-    const Observation seen = observe(*subject, problem, inputs, call);
-    if (!seen.ok()) continue;
-    const Expected expected = expect(problem, inputs, declaration.profile_for(problem.dtype));
-    judge(problem, expected, seen, *baselines.of(problem, inputs), tested.accused);
+    judge_call_on(*subject, with_plain_data(problem), baselines, tested.accused[0]);
+    judge_call_on(*subject, problem, baselines, tested.accused[1]);
   }
 }
 
@@ -184,7 +203,7 @@ void add_elsewhere(const HonestKernel& kernel, std::vector<Tested>& all, RunErro
     one.dtypes = {dtype};
     const auto declaration = narrowed(subject->declaration(), one);
     if (!declaration) continue;
-    Tested tested{kernel_of(kernel.id, dtype), dtype, true, kernel.subject, {}};
+    Tested tested{kernel_of(kernel.id, dtype), "", dtype, true, kernel.subject, {}};
     tested.spec.declaration = declaration->text;
     all.push_back(std::move(tested));
   }
@@ -205,27 +224,38 @@ std::vector<Tested> plan(const RuleOptions& options, RunError& error) {
                        entry.honest,
                        spec_of(options.catalogue, entry.id, dtype),
                        {}});
-  for (Tested& tested : all) tested.accused.resize(rules().size());
+  for (Tested& tested : all)
+    for (std::vector<bool>& accused : tested.accused) accused.resize(rules().size());
   return all;
+}
+
+RuleScore score_of(const std::vector<Tested>& all, std::size_t rule, std::size_t data,
+                   DType dtype) {
+  RuleScore score;
+  score.rule = std::string(rules()[rule].name);
+  score.data = data == 0 ? kGaussianData : kAllData;
+  score.dtype = std::string(name(dtype));
+  for (const Tested& tested : all) {
+    if (tested.dtype != dtype) continue;
+    const bool accused = tested.accused[data][rule];
+    (tested.honest ? score.honest : score.faulty) += 1;
+    if (tested.honest && accused) score.accused_kernels.push_back(tested.kernel);
+    if (!tested.honest && !accused) score.missed_kernels.push_back(tested.kernel);
+  }
+  for (const Tested& tested : all)
+    if (tested.dtype == dtype && !tested.honest && tested.accused[data][rule])
+      score.told_apart += std::find(score.accused_kernels.begin(), score.accused_kernels.end(),
+                                    tested.base) == score.accused_kernels.end();
+  score.accused = std::ssize(score.accused_kernels);
+  score.missed = std::ssize(score.missed_kernels);
+  return score;
 }
 
 std::vector<RuleScore> tally(const std::vector<Tested>& all) {
   std::vector<RuleScore> scores;
   for (std::size_t r = 0; r < rules().size(); ++r)
-    for (const DType dtype : kAllDTypes) {
-      RuleScore score;
-      score.rule = std::string(rules()[r].name);
-      score.dtype = std::string(name(dtype));
-      for (const Tested& tested : all) {
-        if (tested.dtype != dtype) continue;
-        (tested.honest ? score.honest : score.faulty) += 1;
-        if (tested.honest && tested.accused[r]) score.accused_kernels.push_back(tested.kernel);
-        if (!tested.honest && !tested.accused[r]) score.missed_kernels.push_back(tested.kernel);
-      }
-      score.accused = std::ssize(score.accused_kernels);
-      score.missed = std::ssize(score.missed_kernels);
-      scores.push_back(std::move(score));
-    }
+    for (const std::size_t data : {0, 1})
+      for (const DType dtype : kAllDTypes) scores.push_back(score_of(all, r, data, dtype));
   return scores;
 }
 

@@ -7,7 +7,7 @@
 
 namespace attest {
 
-/// The table, rules down and dtypes across: "2 / 0" is 2 honest kernels accused, 0 faults missed.
+/// The table: rules down; across, honest kernels accused and faults missed for each kind of data.
 std::string rule_table(const RuleComparison& comparison);
 /// A page with the table, what each rule asks, and the kernels that it gets wrong.
 std::string rule_markdown(const RuleComparison& comparison);

@@ -9,11 +9,16 @@
 
 namespace attest {
 
-/// One rule on the kernels of one dtype.
+/// Plain data is what other harnesses draw; the rest of Attest's data is there to find mistakes.
+inline constexpr const char* kGaussianData = "gaussian";
+inline constexpr const char* kAllData = "all";
+
+/// One rule on the kernels of one dtype, with one kind of data.
 struct RuleScore {
-  std::string rule, dtype;
+  std::string rule, data, dtype;
   std::int64_t honest = 0, accused = 0;  ///< kernels; accused: on at least one problem
   std::int64_t faulty = 0, missed = 0;   ///< missed: on no problem
+  std::int64_t told_apart = 0;           ///< faults accused whose honest base is not
   std::vector<std::string> accused_kernels, missed_kernels;
   bool operator==(const RuleScore&) const = default;
 };
@@ -23,7 +28,7 @@ struct RuleComparison {
   std::uint64_t seed = 0;
   std::int64_t problems = 0;              ///< for each kernel
   std::vector<std::string> rules, texts;  ///< names, and what each asks
-  std::vector<RuleScore> scores;          ///< by rule, then by dtype
+  std::vector<RuleScore> scores;          ///< by rule, data and dtype
   std::string started;
   double wall_seconds = 0;
   bool operator==(const RuleComparison&) const = default;
