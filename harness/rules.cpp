@@ -220,6 +220,7 @@ std::vector<Tested> plan(const RuleOptions& options, RunError& error) {
     for (const DType dtype : entry.dtypes)
       if (wanted(entry.id))
         all.push_back({kernel_of(entry, dtype),
+                       kernel_of(entry.base, dtype),
                        dtype,
                        entry.honest,
                        spec_of(options.catalogue, entry.id, dtype),

@@ -107,8 +107,8 @@ std::string rule_table(const RuleComparison& comparison) {
     text += fmt::format("| {} |", markdown_escape(rule));
     for (const char* data : {kGaussianData, kAllData}) {
       const RuleScore sum = sum_of(comparison, rule, data);
-      text +=
-          fmt::format(" {} of {} | {} of {} |", sum.accused, sum.honest, sum.missed, sum.faulty);
+      text += fmt::format(" {} of {} | {} of {} | {} |", sum.accused, sum.honest, sum.missed,
+                          sum.faulty, sum.told_apart);
     }
     text += '\n';
   }

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Validates records against record.schema.json, one line of output for each file.
+"""Validates records against their schema, one line of output for each file.
 
     validate.py record.json ...      "ok FILE" or "bad FILE: where: what"; exit 1 if one is bad
     validate.py --enum reason        the words of a closed list of the schema, one a line
     validate.py --mutate record.json checks that the schema notices each missing and each extra key
+
+With --selftest before all else it is selftest.schema.json instead of record.schema.json.
 
 Needs the Debian package python3-jsonschema.
 """
@@ -15,7 +17,8 @@ import sys
 
 import jsonschema
 
-SCHEMA = json.loads((pathlib.Path(__file__).parent / "record.schema.json").read_text())
+KIND = "selftest" if sys.argv[1:2] == ["--selftest"] else "record"
+SCHEMA = json.loads((pathlib.Path(__file__).parent / f"{KIND}.schema.json").read_text())
 jsonschema.Draft202012Validator.check_schema(SCHEMA)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -75,4 +78,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[2 if KIND == "selftest" else 1 :]))
