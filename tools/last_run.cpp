@@ -12,6 +12,7 @@
 #include "reports/format.hpp"
 #include "reports/reader.hpp"
 #include "tools/arguments.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
