@@ -324,7 +324,7 @@ struct BiasInHalf : Stepwise<S> {
 ATTEST_PLANT(BiasInHalf, {.id = "bias_rounded_to_f16",
                           .kind = kKind,
                           .sentence = "the bias passes through f16",
-                          .dtypes = "f64,f32,bf16"});
+                          .dtypes = kWideTypes});
 
 template <class S>
 struct UnscaledOverflows : Stepwise<S> {
