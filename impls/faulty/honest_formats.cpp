@@ -242,18 +242,28 @@ struct ScoresStored : Stepwise<S> {
     return this->stored(Stepwise<S>::score(q, k, query, key));
   }
 };
+template <class S>
+struct ScoresInF16 : ScoresStored<S> {};
 ATTEST_PLANT(
-    ScoresStored,
-    {.id = "scores_stored",
+    ScoresInF16,
+    {.id = "scores_in_f16",
      .kind = kKind,
-     .sentence = "scores pass through the storage type",
-     .dtypes = kNarrowTypes,
-     .base = "scores_stored",
-     .declares =
-         "features=all precision=mma_f32acc profile.f16.u_score=0x1p-11 "
-         "profile.f16.eta_score=0x1p-25 profile.f16.max_score=65504 "
-         "profile.bf16.u_score=0x1p-8 profile.bf16.eta_score=0x1p-134" ATTEST_FAULTY_PROMISES,
+     .sentence = "scores pass through f16",
+     .dtypes = "f16",
+     .base = "scores_in_f16",
+     .declares = "features=all precision=mma_f32acc profile.u_score=0x1p-11 "
+                 "profile.eta_score=0x1p-25 profile.max_score=65504" ATTEST_FAULTY_PROMISES,
      .honest = true});
+template <class S>
+struct ScoresInBf16 : ScoresStored<S> {};
+ATTEST_PLANT(ScoresInBf16, {.id = "scores_in_bf16",
+                            .kind = kKind,
+                            .sentence = "scores pass through bf16",
+                            .dtypes = "bf16",
+                            .base = "scores_in_bf16",
+                            .declares = "features=all precision=mma_f32acc profile.u_score=0x1p-8 "
+                                        "profile.eta_score=0x1p-134" ATTEST_FAULTY_PROMISES,
+                            .honest = true});
 
 /// Adders that cut instead of rounding, as some matrix units have.
 template <class S>
