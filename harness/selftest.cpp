@@ -40,6 +40,7 @@ std::vector<Job> plan_jobs(const SelftestOptions& options) {
   };
   std::vector<Job> jobs;
   for (const bool honest : {true, false}) {
+    if (!honest && options.honest_only) break;
     if (honest && !options.dtype)
       for (const HonestKernel& kernel : options.more_honest)
         if (wanted(kernel.id)) jobs.push_back({nullptr, &kernel, {}, {}});

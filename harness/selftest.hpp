@@ -31,6 +31,7 @@ struct SelftestOptions {
   int jobs = 1;
   std::string filter;                 ///< glob over ids; "": all
   std::optional<DType> dtype;         ///< this one alone
+  bool honest_only = false;           ///< no faults
   std::optional<Declaration> within;  ///< only faults that show in this scope
   /// Problems that are still looked at after the first catch, so that the matrix shows more than
   /// the quickest requirement. Without a catch the list is followed to its end.

@@ -47,6 +47,7 @@ SelftestOptions read_options(const Arguments& arguments) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   options.jobs = static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
   options.filter = arguments.value("--filter");
+  options.honest_only = arguments.has("--honest-only");
   if (arguments.has("--dtype")) {
     options.dtype = parse_dtype(arguments.value("--dtype"));
     if (!options.dtype)
@@ -202,6 +203,8 @@ ATTEST_COMMAND(
                     {"--jobs", "N", "kernels at once; default: one per core"},
                     {"--filter", "GLOB", "only the faults and kernels whose id matches"},
                     {"--dtype", "NAME", "only this dtype"},
+                    {"--honest-only", "", "only honest kernels, no faults"},
+                    {"--honest-only", "", "only honest kernels, no faults"},
                     {"--within", "DECLARATION", "only faults that show in this scope"},
                     {"--journal", "FILE",
                      "keep results there as they come; default: a file in "
