@@ -204,7 +204,6 @@ ATTEST_COMMAND(
                     {"--filter", "GLOB", "only the faults and kernels whose id matches"},
                     {"--dtype", "NAME", "only this dtype"},
                     {"--honest-only", "", "only honest kernels, no faults"},
-                    {"--honest-only", "", "only honest kernels, no faults"},
                     {"--within", "DECLARATION", "only faults that show in this scope"},
                     {"--journal", "FILE",
                      "keep results there as they come; default: a file in "
