@@ -104,7 +104,7 @@ TEST(Demands, APresetWithLooserNumbersIsNotThePreset) {
   Record record = covering();
   const auto demands = parse_demands("precision f32=f32", kRequirements);
   ASSERT_TRUE(demands);
-  const auto loosened = parse_declaration("dtype=f32 precision=f32 u_acc=0x1p-12");
+  const auto loosened = parse_declaration("dtype=f32 precision=f32 profile.u_acc=0x1p-12");
   ASSERT_TRUE(loosened) << loosened.error();
   check_demands(*demands, *loosened, record);
   EXPECT_FALSE(record.demands[0].met);

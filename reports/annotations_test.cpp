@@ -29,7 +29,6 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 Record with_causes(int count) {
   Record record = failing_sample();
-  record.demands.clear();
   record.causes.resize(1, record.causes[0]);
   for (int id = 2; id <= count; ++id) {
     record.causes.push_back(record.causes[0]);
@@ -87,7 +86,7 @@ TEST(CodeQuality, HasWhatGitLabAsksForAndTellsCausesApart) {
 }
 
 TEST(CodeQuality, IsJsonWhateverAKernelSays) {
-  EXPECT_NO_THROW((void)nlohmann::json::parse(written("code-quality", hostile_sample())));
+  EXPECT_TRUE(nlohmann::json::accept(written("code-quality", hostile_sample())));
 }
 
 }  // namespace

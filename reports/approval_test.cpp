@@ -32,6 +32,7 @@ void approve(const std::string& name, const std::string& text) {
 std::map<std::string, Record> samples() {
   return {{"conformant", conformant_sample()},
           {"failing", failing_sample()},
+          {"held", held_sample()},
           {"too_little", too_little_sample()},
           {"incomplete", incomplete_sample()},
           {"hostile", hostile_sample()}};

@@ -309,6 +309,12 @@ inline Record failing_sample() {
        .expected_why = "",
        .replay = "attest replay 'attention.forward dtype=bf16 lk=0' ./libmine.so --requirement "
                  "NO-OUT-OF-BOUNDS"}};
+  return record;
+}
+
+/// The failing one, held against an earlier record and a scope file.
+inline Record held_sample() {
+  Record record = failing_sample();
   record.causes[1].known = true;
   record.baseline = {
       .path = "main.json", .known = 1, .fresh = 2, .gone = {"wrong lse where b > 1"}};
@@ -370,7 +376,7 @@ inline Record incomplete_sample() {
 
 /// What a hostile kernel would put into its texts.
 inline Record hostile_sample() {
-  Record record = failing_sample();
+  Record record = held_sample();
   const std::string poison =
       "\x1b[2J\x07<script>&\"']]>|`**\xc3\x28\xff\xed\xa0\x80\xe2\x80\xae\xef\xbf\xbe" +
       std::string(1, '\0') + "\r\n\tend";
