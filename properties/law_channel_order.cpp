@@ -13,13 +13,6 @@ std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaratio
   return problem;
 }
 
-void pick_channels(Dense<double>& tensor, const std::vector<std::int64_t>& channels) {
-  const Dense<double> from = tensor;
-  const std::size_t width = channels.size();
-  for (std::size_t n = 0; n < tensor.values.size(); ++n)
-    tensor.values[n] = from.values[n - n % width + static_cast<std::size_t>(channels[n % width])];
-}
-
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   Restatement restated = restate(problem, context.inputs(problem));
   // RoPE rotates channels by their place.

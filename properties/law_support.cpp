@@ -143,6 +143,13 @@ void pick_kv_heads(Restatement& call, const std::vector<std::int64_t>& kv_heads)
   pick_axis(call.inputs.v, 1, kv_heads);
 }
 
+void pick_channels(Dense<double>& tensor, const std::vector<std::int64_t>& channels) {
+  const Dense<double> from = tensor;
+  const std::size_t width = channels.size();
+  for (std::size_t n = 0; n < tensor.values.size(); ++n)
+    tensor.values[n] = from.values[n - n % width + static_cast<std::size_t>(channels[n % width])];
+}
+
 std::vector<std::int64_t> rows_between(std::int64_t first, std::int64_t last) {
   std::vector<std::int64_t> list(static_cast<std::size_t>(last - first));
   std::iota(list.begin(), list.end(), first);

@@ -33,6 +33,9 @@ void pick_batches(Restatement& call, const std::vector<std::int64_t>& batches);
 void pick_heads(Restatement& call, const std::vector<std::int64_t>& heads);
 void pick_kv_heads(Restatement& call, const std::vector<std::int64_t>& kv_heads);
 
+/// The channels of q, k or v listed, in that order.
+void pick_channels(Dense<double>& tensor, const std::vector<std::int64_t>& channels);
+
 /// The same with one entry of the axis repeated to `extent` where it broadcasts. Axes: b, h, q, k.
 template <class T>
 void store_axis(Dense<T>& tensor, int axis, std::int64_t extent) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -34,6 +35,9 @@ enum class Break {
   last_channel_lost,
   positions_wrap,
   dropped_before_sum,
+  alibi_sign_flipped,
+  rope_always_on_halves,
+  rope_ignores_offset,
 };
 
 class LawTestKernel : public Kernel {
@@ -108,15 +112,48 @@ class LawTestKernel : public Kernel {
     return blocks.broadcast(b, h, i / p.block_q, column);
   }
 
-  static double dot(const attest_attention& p, std::int64_t b, std::int64_t h, std::int64_t g,
-                    std::int64_t i, std::int64_t j) {
-    const TensorView<const float> q(p.q), k(p.k);
-    std::int64_t channels = q.extent(3);
+  /// Row (b, h, i) of q or k, rotated to its position.
+  static std::vector<double> rotated(const attest_attention& p, const DLTensor* tensor,
+                                     std::int64_t b, std::int64_t h, std::int64_t i,
+                                     std::int64_t position) {
+    const TensorView<const float> view(tensor), cosines(p.rope_cos), sines(p.rope_sin);
+    std::vector<double> row;
+    for (std::int64_t c = 0; c < view.extent(3); ++c)
+      row.push_back(static_cast<double>(view(b, h, i, c)));
+    const bool halves = p.rope == ATTEST_ROPE_HALF || broken == Break::rope_always_on_halves;
+    std::int64_t turn = position - p.rope_position;
+    if (broken == Break::rope_ignores_offset && p.rope)
+      turn = std::clamp<std::int64_t>(turn, 0, cosines.extent(0) - 1);
+    for (std::int64_t t = 0; p.rope && t < p.rope_dim / 2; ++t) {
+      const auto cosine = static_cast<double>(cosines(turn, t));
+      const auto sine = static_cast<double>(sines(turn, t));
+      double& first = row[static_cast<std::size_t>(halves ? t : 2 * t)];
+      double& second = row[static_cast<std::size_t>(halves ? t + p.rope_dim / 2 : 2 * t + 1)];
+      const double x = first, y = second;
+      first = x * cosine - y * sine;
+      second = x * sine + y * cosine;
+    }
+    return row;
+  }
+
+  static double alibi(const attest_attention& p, std::int64_t b, std::int64_t h, std::int64_t query,
+                      std::int64_t key) {
+    if (!p.alibi) return 0;
+    const TensorView<const float> slopes(p.alibi_slopes);
+    const double slope = static_cast<double>(slopes.rank() == 2 ? slopes(b, h) : slopes(h));
+    const std::int64_t distance = p.alibi == ATTEST_ALIBI_ABSOLUTE ? -std::abs(query - key)
+                                  : p.alibi == ATTEST_ALIBI_SIGNED ? key - query
+                                                                   : key;
+    return (broken == Break::alibi_sign_flipped ? -slope : slope) * static_cast<double>(distance);
+  }
+
+  static double dot(const attest_attention& p, const std::vector<double>& q,
+                    const std::vector<double>& k) {
+    std::size_t channels = q.size();
     if (broken == Break::last_channel_lost && channels > 1) --channels;
     double sum = 0;
-    for (std::int64_t c = 0; c < channels; ++c)
-      sum += static_cast<double>(q(b, h, i, c)) * static_cast<double>(k(b, g, j, c));
-    const auto width = static_cast<double>(q.extent(3));
+    for (std::size_t c = 0; c < channels; ++c) sum += q[c] * k[c];
+    const auto width = static_cast<double>(q.size());
     return sum * (broken == Break::scale_ignored ? 1 / std::sqrt(width) : p.scale);
   }
 
@@ -144,18 +181,23 @@ class LawTestKernel : public Kernel {
     const std::int64_t n = real ? at.k1 - at.k0 : 0;
     std::vector<double> z(static_cast<std::size_t>(n), kNone);
     double max = kNone;
+    const std::int64_t query = i - at.q0 + at.offset;
+    const std::int64_t turn = broken == Break::rope_ignores_offset ? i - at.q0 : query;
+    std::vector<double> q;
+    if (n > 0) q = rotated(p, p.q, b, h, i, turn);
     for (std::int64_t key = 0; key < n; ++key) {
       const std::int64_t j = at.k0 + key;
       if (broken == Break::only_eight_keys && key >= 8) break;
       if (broken == Break::last_of_odd_keys_lost && n % 2 == 1 && n > 1 && key == n - 1) break;
-      if (!by_rule(p, i - at.q0 + at.offset, key) || !by_blocks(p, b, h, i, j)) continue;
+      if (!by_rule(p, query, key) || !by_blocks(p, b, h, i, j)) continue;
       double extra = bias ? static_cast<double>(bias.broadcast(b, h, i, j)) : 0;
       if (!by_mask(p, b, h, i, j)) {
         if (broken != Break::mask_as_minus_two) continue;
         extra -= 2;
       }
       if (broken == Break::first_key_counts_twice && key == 0) extra += std::log(2.0);
-      z[static_cast<std::size_t>(key)] = dot(p, b, h, g, i, j) + extra;
+      z[static_cast<std::size_t>(key)] =
+          dot(p, q, rotated(p, p.k, b, g, j, key)) + alibi(p, b, h, query, key) + extra;
       max = std::max(max, z[static_cast<std::size_t>(key)]);
     }
     double sink_score = sink && real ? static_cast<double>(sink(h)) : kNone;

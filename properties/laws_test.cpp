@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kDeclaration =
     "dtype=f32 v_head_dim=any base=full,causal align=top_left,bottom_right,q_offset window gqa "
     "seqlens_q seqlens_k left_pad_q left_pad_k packed mask blocks bias bias_neg_inf scale sink "
-    "dropout lse layout=any precision=f32";
+    "dropout alibi=absolute,signed,key_anchored rope=interleaved,half rope_partial lse layout=any "
+    "precision=f32";
 constexpr std::uint64_t kCases = 120;
 
 struct Broken {
@@ -26,6 +27,7 @@ struct Broken {
 
 /// One mistake for each law.
 constexpr Broken kBroken[] = {
+    {"LAW-ALIBI-BIAS", Break::alibi_sign_flipped},
     {"LAW-BATCH-ORDER", Break::mask_of_first_sequence},
     {"LAW-BLOCKS-MASK", Break::block_column_by_rows},
     {"LAW-BROADCAST", Break::broadcast_mask_on_query_axis},
@@ -41,6 +43,8 @@ constexpr Broken kBroken[] = {
     {"LAW-PADDING", Break::left_pad_ignored},
     {"LAW-POSITION-SHIFT", Break::positions_wrap},
     {"LAW-QUERY-CHUNKS", Break::offset_ignored},
+    {"LAW-ROPE-DIAGONAL", Break::rope_ignores_offset},
+    {"LAW-ROPE-PAIRING", Break::rope_always_on_halves},
     {"LAW-RULE-MASK", Break::causal_plus_one},
     {"LAW-SCALE", Break::scale_ignored},
     {"LAW-SHIFT", Break::max_not_subtracted},
