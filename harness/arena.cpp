@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <numeric>
 
 #include "harness/host/map_slots.hpp"
 
@@ -37,6 +38,10 @@ std::uint64_t available_memory() {
     if (word == "MemAvailable:" && file >> kibibytes) return kibibytes * 1024;
   }
   return std::uint64_t{1} << 63;
+}
+
+std::uint64_t sum_of(const SlotBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
 }
 
 std::string failed(const char* what) { return fmt::format("{}: {}", what, std::strerror(errno)); }
@@ -84,7 +89,8 @@ Arena::Arena() {
   header_ = static_cast<HostHeader*>(header);
   SlotBytes first;
   first.fill(kFirstBytes);
-  if (auto why = map(first)) error_ = *why;
+  file_bytes_ = dense_bytes_ = kHeaderBytes;
+  if (auto why = map_dense(first)) error_ = *why;
 }
 
 Arena::~Arena() {
@@ -95,6 +101,34 @@ Arena::~Arena() {
   if (fd_ >= 0) close(fd_);
 }
 
+std::optional<std::string> Arena::lengthen(std::uint64_t bytes) {
+  if (bytes <= file_bytes_) return std::nullopt;
+  if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return failed("growing the shared memory");
+  file_bytes_ = bytes;
+  return std::nullopt;
+}
+
+/// The pages that calls on far slots touched: a kernel that runs wild there may touch many.
+void Arena::drop_far_pages() {
+  if (file_bytes_ <= dense_bytes_) return;
+  fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(dense_bytes_),
+            static_cast<off_t>(file_bytes_ - dense_bytes_));
+}
+
+std::optional<std::string> Arena::map_dense(const SlotBytes& bytes) {
+  const std::uint64_t need = kHeaderBytes + sum_of(bytes);
+  const std::uint64_t more = need - std::min(need, dense_bytes_);
+  if (more > kAskBeyond && more > available_memory())
+    return fmt::format("the tensors need {} of memory, {} are available", human_bytes(need),
+                       human_bytes(available_memory()));
+  drop_far_pages();
+  if (auto why = lengthen(need)) return why;
+  if (auto why = map(bytes)) return why;
+  dense_bytes_ = std::max(dense_bytes_, need);
+  bytes_ = bytes;
+  return std::nullopt;
+}
+
 std::optional<std::string> Arena::map(const SlotBytes& bytes) {
   SlotRange slots[kNumSlots];
   std::uint64_t offset = kGuardBytes, file_offset = kHeaderBytes;
@@ -103,20 +137,13 @@ std::optional<std::string> Arena::map(const SlotBytes& bytes) {
     offset += bytes[i] + kGuardBytes;
     file_offset += bytes[i];
   }
-  const auto old_bytes = static_cast<std::uint64_t>(std::max<off_t>(0, lseek(fd_, 0, SEEK_END)));
-  const std::uint64_t more = file_offset - std::min(file_offset, old_bytes);
-  if (more > kAskBeyond && more > available_memory())
-    return fmt::format("the tensors need {} of memory, {} are available", human_bytes(file_offset),
-                       human_bytes(available_memory()));
-  if (ftruncate(fd_, static_cast<off_t>(std::max(file_offset, old_bytes))) != 0)
-    return failed("growing the shared memory");
   std::byte* base = map_slots(fd_, slots, offset);
   if (!base)
     return fmt::format("mapping {} of tensors: {}", human_bytes(file_offset), std::strerror(errno));
   unmap_slots(base_, arena_bytes_);
   base_ = base;
   arena_bytes_ = offset;
-  bytes_ = bytes;
+  mapped_ = bytes;
   std::memcpy(slots_, slots, sizeof slots);
   ++generation_;
   publish();
@@ -139,16 +166,32 @@ std::optional<std::string> Arena::reserve(const SlotBytes& bytes) {
     // Half as much again, so that a run of growing cases maps a few times, not each time.
     if (bytes[i] > bytes_[i]) grown[i] = round_to_pages(bytes[i] + bytes[i] / 2);
   }
-  return grown == bytes_ ? std::nullopt : map(grown);
+  return grown == mapped_ ? std::nullopt : map_dense(grown);
+}
+
+std::optional<std::string> Arena::reserve_far(const SlotBytes& bytes) {
+  SlotBytes far = bytes_;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > kMost)
+      return fmt::format("{} needs {} of address space", name(static_cast<Slot>(i)),
+                         human_bytes(bytes[i]));
+    far[i] = std::max(bytes_[i], round_to_pages(bytes[i]));
+  }
+  if (far == mapped_) return std::nullopt;
+  if (auto why = lengthen(kHeaderBytes + sum_of(far))) return why;
+  drop_far_pages();
+  return map(far);
 }
 
 std::optional<std::string> Arena::reserve_workspace(std::uint64_t bytes) {
   constexpr auto kWorkspace = static_cast<std::size_t>(Slot::workspace);
   static_assert(kWorkspace + 1 == kNumSlots);
-  if (bytes <= bytes_[kWorkspace]) return std::nullopt;
+  if (bytes <= mapped_[kWorkspace]) return std::nullopt;
   if (bytes > kMost) return fmt::format("a workspace of {}", human_bytes(bytes));
-  SlotBytes grown = bytes_;
+  SlotBytes grown = mapped_;
   grown[kWorkspace] = round_to_pages(bytes + bytes / 2);
+  if (mapped_ == bytes_) return map_dense(grown);
+  if (auto why = lengthen(kHeaderBytes + sum_of(grown))) return why;
   return map(grown);
 }
 

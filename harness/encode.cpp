@@ -231,7 +231,7 @@ void write_values(const AttentionProblem& problem, const AttentionInputs& inputs
                   const Declaration& declaration, const CallForm& form, const PlacedCall& call,
                   const std::vector<Region>& regions, Poison poison, std::byte* base) {
   for (const Region& region : regions)
-    fill_poison(base + region.window_begin, base + region.window_end, base + region.begin,
+    fill_poison(base + region.window_begin, base + region.window_end, base + region.origin,
                 region.element, poison);
   const auto put_real = [&](Slot slot, const Dense<double>& values) {
     const TensorForm& tensor = at(form, slot);

@@ -2,6 +2,7 @@
 #include "harness/families.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -14,6 +15,10 @@ constexpr double kSaturatedScore = 40;
 constexpr double kExtremeScore = 120;
 constexpr double kStepPerKey = 0.5;
 constexpr double kNeedleScore = 30;
+constexpr double kSinkKeyScore = 12;  // e^12 = 160,000 keys of score 0
+// Of `addressed`, for each digit of a key's number. A key that differs in one digit weighs e^-3.2 =
+// 0.041 of the needle: all others of 2^n keys together 1.041^n - 1, the needle at n = 17 one half.
+constexpr double kScorePerDigit = 1.6;
 // Both factors of one product that overflows f16 (2^9 * 2^8 = 2^17 > 65504) and is small in f32.
 constexpr double kHugeQ = 512;
 constexpr double kHugeK = 256;
@@ -72,7 +77,57 @@ bool reaches_huge_scores(const AttentionProblem& problem) {
   return std::fabs(effective_scale(problem)) <= 0x1p-10;
 }
 
-double q_value(const AttentionProblem& problem, const Aim& aim, std::uint64_t row, std::int64_t c) {
+/// Binary digits of a key's number that the channels hold.
+std::int64_t address_digits(const AttentionProblem& problem) {
+  const auto last = static_cast<std::uint64_t>(std::max<std::int64_t>(problem.kv_len - 1, 1));
+  return std::min<std::int64_t>(problem.head_dim, std::bit_width(last));
+}
+
+double digit_sign(std::int64_t number, std::int64_t c) { return (number >> c) & 1 ? 1 : -1; }
+
+/// The key that query row i addresses: by turns the ends of the keys, the edges of blocks of 16 to
+/// 2048, the edges of what is visible (also from outside), and any.
+std::int64_t addressed_key(const AttentionProblem& p, std::uint64_t row, std::int64_t b,
+                           std::int64_t i) {
+  const std::uint64_t lot = absorb(row, ~std::uint64_t{0});
+  const auto below = [&](std::int64_t count) {
+    return static_cast<std::int64_t>((lot >> 16) %
+                                     static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1)));
+  };
+  const auto sequence = static_cast<std::size_t>(b);
+  const std::int64_t end = p.seqlens_k.empty() ? p.kv_len : p.seqlens_k[sequence];
+  const std::int64_t begin = p.left_pad_k.empty() ? 0 : p.left_pad_k[sequence];
+  const std::int64_t position = i + (p.align == Align::top_left ? 0 : end - p.q_len);
+  const auto side = static_cast<std::int64_t>(lot & 1);
+  std::int64_t key = 0;
+  switch (i % 8) {
+    case 0: key = end - 1; break;
+    case 1: key = begin - side; break;
+    case 2:
+    case 6: {
+      const std::int64_t block = std::int64_t{16} << ((lot >> 8) % 8);
+      key = (1 + below(end / block)) * block - side;
+      break;
+    }
+    case 4: key = end; break;
+    case 5:
+      key = position + side;
+      if (p.window_left >= 0 && (lot & 2)) key = position - p.window_left - side;
+      break;
+    default: key = below(p.kv_len);
+  }
+  return std::clamp<std::int64_t>(key, 0, std::max<std::int64_t>(p.kv_len - 1, 0));
+}
+
+/// Where a sequence begins.
+bool first_key(const AttentionProblem& p, std::int64_t b, std::int64_t j) {
+  if (!p.cu_seqlens_k.empty())
+    return std::find(p.cu_seqlens_k.begin(), p.cu_seqlens_k.end(), j) != p.cu_seqlens_k.end();
+  return j == (p.left_pad_k.empty() ? 0 : p.left_pad_k[static_cast<std::size_t>(b)]);
+}
+
+double q_value(const AttentionProblem& problem, const Aim& aim, std::uint64_t row, std::int64_t b,
+               std::int64_t i, std::int64_t c) {
   const std::uint64_t bits = absorb(row, static_cast<std::uint64_t>(c));
   const std::int64_t last = problem.head_dim - 1;
   if (const auto value = plain_value(problem.dtype, problem.data, bits)) return *value;
@@ -90,6 +145,10 @@ double q_value(const AttentionProblem& problem, const Aim& aim, std::uint64_t ro
           static_cast<std::int64_t>((lot >> 1) % static_cast<std::uint64_t>(problem.head_dim));
       return c == pointed ? aim.q * sign_of(lot) : aim.q * 0x1p-6 * gaussian(bits);
     }
+    case Family::sink_keys: return c == 0 ? aim.q : gaussian(bits);
+    case Family::addressed:
+      if (c >= address_digits(problem)) return 0;
+      return aim.q * digit_sign(addressed_key(problem, row, b, i), c);
     case Family::alternating: return 0.0625 * gaussian(bits);
     case Family::huge:
       if (reaches_huge_scores(problem)) return c == 0 ? kHugeQ : gaussian(bits);
@@ -131,7 +190,8 @@ double huge_k(const AttentionProblem& problem, std::uint64_t row, std::uint64_t 
 }
 
 double k_value(const AttentionProblem& problem, const Aim& aim, const Needles& needles,
-               std::uint64_t row, std::uint64_t head, std::int64_t j, std::int64_t c) {
+               std::uint64_t row, std::uint64_t head, std::int64_t b, std::int64_t j,
+               std::int64_t c) {
   const std::uint64_t bits = absorb(row, static_cast<std::uint64_t>(c));
   if (const auto value = plain_value(problem.dtype, problem.data, bits)) return *value;
   const auto aimed = [&](double score, double spread) {
@@ -155,6 +215,10 @@ double k_value(const AttentionProblem& problem, const Aim& aim, const Needles& n
       if (needles.plus[channel] == j) return bounded(kNeedleScore * aim.k_per_score);
       if (needles.minus[channel] == j) return bounded(-kNeedleScore * aim.k_per_score);
       return gaussian(bits);
+    case Family::sink_keys: return aimed(first_key(problem, b, j) ? kSinkKeyScore : 0, 1);
+    case Family::addressed:
+      if (c >= address_digits(problem)) return gaussian(bits);
+      return bounded(kScorePerDigit * digit_sign(j, c) * aim.k_per_score);
     case Family::huge: return huge_k(problem, row, bits, c);
     case Family::low_rank: {
       // 3 bits times 5 bits: exact in bf16, so that the rank is 1 in every storage type.
@@ -257,7 +321,7 @@ void fill_qkv(const AttentionProblem& problem, AttentionInputs& inputs) {
       for (std::int64_t i = 0; i < p.q_len; ++i) {
         const std::uint64_t row = row_state(p.seed, Stream::q, b, h, i);
         for (std::int64_t c = 0; c < p.head_dim; ++c)
-          *q++ = round_to(p.dtype, q_value(p, aim, row, c));
+          *q++ = round_to(p.dtype, q_value(p, aim, row, b, i, c));
       }
 
   double* k = inputs.k.values.data();
@@ -272,7 +336,7 @@ void fill_qkv(const AttentionProblem& problem, AttentionInputs& inputs) {
             row_state(p.seed, Stream::k, source_b, g, source_key(p.data, j));
         const std::uint64_t v_row = row_state(p.seed, Stream::v, source_b, g, j);
         for (std::int64_t c = 0; c < p.head_dim; ++c)
-          *k++ = round_to(p.dtype, k_value(p, aim, needles, k_row, head, j, c));
+          *k++ = round_to(p.dtype, k_value(p, aim, needles, k_row, head, source_b, j, c));
         for (std::int64_t c = 0; c < p.v_head_dim; ++c)
           *v++ = round_to(p.dtype, v_value(p, v_family, v_row, j, c));
       }

@@ -36,9 +36,24 @@ constexpr Extents kNoGap{0, 0, 0, 0};
 // Odd, so that a wrong stride meets a gap and not another row; channels stay together.
 constexpr Extents kGaps{7, 5, 3, 0};
 
+// A step along any axis but the last leaves 32 bits, signed and unsigned, in elements and in bytes.
+// The rest of 3 and the row itself keep an offset that was cut to 16 or 32 bits off every row.
+constexpr std::int64_t kFarRow = (std::int64_t{1} << 31) + 3;
+
+/// Rows of the last axis far apart.
+Extents far_strides(const Extents& shape) {
+  Extents strides{0, 0, saturating_add(shape[3], kFarRow), 1};
+  strides[1] =
+      saturating_add(saturating_multiply(std::max<std::int64_t>(shape[2], 1), strides[2]), 5);
+  strides[0] =
+      saturating_add(saturating_multiply(std::max<std::int64_t>(shape[1], 1), strides[1]), 7);
+  return strides;
+}
+
 /// q, k, v and o.
 Extents strides_of(const Extents& shape, Layout layout) {
   switch (layout) {
+    case Layout::far: return far_strides(shape);
     case Layout::bhld: return strides_in_order(shape, kBhld, kNoGap);
     case Layout::bhdl: return strides_in_order(shape, kBhdl, kNoGap);
     case Layout::strided: return strides_in_order(shape, kBhld, kGaps);
@@ -53,6 +68,7 @@ Extents strides_of(const Extents& shape, Layout layout) {
 /// heads beside channels outside rows; gaps where everything has gaps.
 Extents lse_strides(const Extents& shape, Layout layout) {
   Extents strides = layout == Layout::strided ? strides_in_order(shape, kBhld, {5, 3, 2, 0})
+                    : layout == Layout::far   ? far_strides(shape)
                     : layout == Layout::bhdl  ? strides_in_order(shape, kBlhd, kNoGap)
                                               : strides_in_order(shape, kBhld, kNoGap);
   strides[3] = 0;
@@ -72,10 +88,33 @@ TensorForm make(Slot slot, Element element, int rank, const Extents& shape,
   return form;
 }
 
-/// bias, mask, blocks, keep: gaps in the layout that has gaps.
+/// bias, mask, blocks, keep: gaps in the layouts that have gaps.
 TensorForm make_map(Slot slot, Element element, const Extents& shape, Layout layout) {
   const bool gaps = layout == Layout::strided;
-  return make(slot, element, 4, shape, strides_in_order(shape, kBhld, gaps ? kGaps : kNoGap));
+  return make(slot, element, 4, shape,
+              layout == Layout::far ? far_strides(shape)
+                                    : strides_in_order(shape, kBhld, gaps ? kGaps : kNoGap));
+}
+
+/// Whether gaps of gigabytes lie between the rows of the last axis (or between the elements of an
+/// lse).
+bool has_far_rows(const TensorForm& form) { return form.strides[2] >= kFarRow; }
+
+std::uint64_t row_bytes(const TensorForm& form) {
+  return static_cast<std::uint64_t>(form.shape[3] * size_of(form.element));
+}
+
+/// Arena offsets at which the rows begin.
+std::vector<std::uint64_t> far_rows(const TensorForm& form, std::uint64_t first) {
+  std::vector<std::uint64_t> rows;
+  for (std::int64_t a = 0; a < form.shape[0]; ++a)
+    for (std::int64_t b = 0; b < form.shape[1]; ++b)
+      for (std::int64_t c = 0; c < form.shape[2]; ++c)
+        rows.push_back(first +
+                       static_cast<std::uint64_t>(
+                           (a * form.strides[0] + b * form.strides[1] + c * form.strides[2]) *
+                           size_of(form.element)));
+  return rows;
 }
 
 TensorForm make_vector(Slot slot, Element element, std::size_t size) {
@@ -228,6 +267,22 @@ SlotBytes slot_bytes(const CallForm& form, int alignment) {
   return bytes;
 }
 
+std::int64_t touched_bytes(const CallForm& form) {
+  std::int64_t total = 0;
+  for (const TensorForm& tensor : form) {
+    if (!tensor.present || tensor.count() == 0) continue;
+    const std::int64_t size = size_of(tensor.element);
+    const std::int64_t row = saturating_add(saturating_multiply(tensor.shape[3], size),
+                                            static_cast<std::int64_t>(4 * kPageBytes));
+    total = saturating_add(
+        total,
+        has_far_rows(tensor)
+            ? saturating_multiply(tensor.count() / std::max<std::int64_t>(tensor.shape[3], 1), row)
+            : saturating_multiply(tensor.span(), size));
+  }
+  return total;
+}
+
 void place(const CallForm& form, const Arena& arena, int alignment, Flush flush, PlacedCall& call) {
   const SlotBytes bytes = bytes_of(form);
   for (std::size_t i = 0; i < form.size(); ++i) {
@@ -275,9 +330,16 @@ std::vector<Region> regions_of(const CallForm& form, const PlacedCall& call, con
     const TensorForm& v = form[static_cast<std::size_t>(Slot::v)];
     if (slot == Slot::k && v.present && v.home == Slot::k)
       end = std::max(end, call.tensors[static_cast<std::size_t>(Slot::v)].extent_end);
-    regions.push_back({slot, tensor.element, begin, end,
-                       std::max(range.offset, begin - std::min(begin, kMargin)),
-                       std::min(range.offset + range.bytes, end + kMargin)});
+    const std::uint64_t origin = begin;
+    const auto add = [&](std::uint64_t from, std::uint64_t to) {
+      regions.push_back(
+          {slot, tensor.element, from, to, std::max(range.offset, from - std::min(from, kMargin)),
+           std::min(range.offset + range.bytes, to + kMargin), origin, has_far_rows(tensor)});
+    };
+    if (has_far_rows(tensor))
+      for (const std::uint64_t row : far_rows(tensor, begin)) add(row, row + row_bytes(tensor));
+    else
+      add(begin, end);
   }
   return regions;
 }

@@ -49,6 +49,8 @@ PositionRange rope_positions(const AttentionProblem& problem);
 
 /// Bytes that each slot must have.
 SlotBytes slot_bytes(const CallForm& form, int alignment);
+/// Bytes that the call's tensors touch, poison around them included: gaps between far rows are not.
+std::int64_t touched_bytes(const CallForm& form);
 
 /// Addresses in a large enough arena: flush against the given end of the slot, aligned to
 /// `alignment` bytes and at least to the element. A tensor without elements points into the guard.
@@ -57,11 +59,14 @@ void place(const CallForm& form, const Arena& arena, int alignment, Flush flush,
 
 /// What lies in one slot, and the bytes around it that are filled before a call and checked after
 /// it: 4 KiB on each side, as far as the slot goes. What is farther off is left to the guard at the
-/// other end in the other run. Offsets from the arena's base.
+/// other end in the other run. A tensor with far rows has a region for each row. Offsets from the
+/// arena's base.
 struct Region {
   Slot slot;
   Element element;
   std::uint64_t begin, end, window_begin, window_end;
+  std::uint64_t origin;  ///< where the block begins
+  bool far;              ///< one row of it, the others are far off
 };
 std::vector<Region> regions_of(const CallForm& form, const PlacedCall& call, const Arena& arena);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 #include "attest/plugin.h"
@@ -65,9 +66,9 @@ void read_back(const TensorForm& form, const std::byte* data, Poison poison, Rea
   }
 }
 
-Observation trouble(std::string sentence) {
+Observation trouble(std::string sentence, Verdict verdict = Verdict::error) {
   Observation observation;
-  observation.call.accident = Accident{Verdict::error, Reason::none, std::move(sentence)};
+  observation.call.accident = Accident{verdict, Reason::none, std::move(sentence)};
   return observation;
 }
 
@@ -88,7 +89,13 @@ Observation observe(Subject& subject, const AttentionProblem& asked, const Atten
   if (auto why = shape_mismatch(form, inputs)) return trouble(*why);
 
   Arena& arena = subject.arena();
-  if (auto why = arena.reserve(slot_bytes(form, alignment))) return trouble(*why);
+  if (problem.layout == Layout::far) {
+    // Address space is the machine's to give: a small `ulimit -v` accuses nobody.
+    if (auto why = arena.reserve_far(slot_bytes(form, alignment)))
+      return trouble(*why, Verdict::not_judged);
+  } else if (auto why = arena.reserve(slot_bytes(form, alignment))) {
+    return trouble(*why);
+  }
   place(form, arena, alignment, options.flush, call);
   call.workspace_fill = workspace_pattern(options.poison);
   call.workspace_at_end = options.flush == Flush::high;
@@ -123,7 +130,10 @@ Observation observe(Subject& subject, const AttentionProblem& asked, const Atten
 }
 
 std::int64_t arena_bytes(const AttentionProblem& problem) {
-  return slot_memory(slot_bytes(call_form(problem, 0), 0));
+  const CallForm form = call_form(problem, 0);
+  const std::int64_t slots = slot_memory(slot_bytes(form, 0));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  return problem.layout == Layout::far && slots != kMost ? touched_bytes(form) : slots;
 }
 
 std::vector<std::size_t> unwritten(const std::vector<std::uint8_t>& first,

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "harness/host/plugin_call.hpp"
@@ -59,6 +60,22 @@ Inside differences_inside(const CallForm& form, const Region& region, const std:
   return inside;
 }
 
+/// One row among far ones: what hit the row, and what hit the poison beside it.
+void compare_far_row(const Region& region, const std::byte* was, const std::byte* is, bool output,
+                     Snapshot::Changes& changes) {
+  const auto add_once = [](std::vector<std::string>& list, std::string text) {
+    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(std::move(text));
+  };
+  const std::size_t size = region.window_end - region.window_begin;
+  const std::size_t front = region.begin - region.window_begin;
+  const std::size_t row = region.end - region.begin;
+  if (!output && std::memcmp(was + front, is + front, row) != 0)
+    add_once(changes.inputs_modified, name(region.slot));
+  if (std::memcmp(was, is, front) != 0 ||
+      std::memcmp(was + front + row, is + front + row, size - front - row) != 0)
+    add_once(changes.writes_outside, fmt::format("write, beside a row of {}", name(region.slot)));
+}
+
 bool is_output(Slot slot) { return slot == Slot::o || slot == Slot::lse; }
 
 }  // namespace
@@ -87,6 +104,11 @@ Snapshot::Changes Snapshot::compare(const CallForm& form, const std::vector<Regi
     const std::size_t back = size - front - span;
     const auto element = static_cast<std::size_t>(size_of(region.element));
     const TensorForm& tensor = form[static_cast<std::size_t>(region.slot)];
+    if (region.far) {
+      compare_far_row(region, was, is, is_output(region.slot), changes);
+      was += size;
+      continue;
+    }
     const bool dense = tensor.count() * size_of(region.element) == static_cast<std::int64_t>(span);
     if (!is_output(region.slot) && std::memcmp(was, is, size) == 0) {
       was += size;

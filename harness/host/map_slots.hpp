@@ -7,8 +7,8 @@
 
 namespace attest {
 
-/// Maps the slots of `fd` and touches their pages (MAP_POPULATE: a fault in a timed call would cost
-/// 18 us a page). Returns the base, or nullptr with errno set.
+/// Maps the slots of `fd` and touches the pages of those up to 1 GiB (MAP_POPULATE: a fault in a
+/// timed call would cost 18 us a page). Returns the base, or nullptr with errno set.
 std::byte* map_slots(int fd, const SlotRange (&slots)[kNumSlots], std::uint64_t arena_bytes);
 void unmap_slots(std::byte* base, std::uint64_t arena_bytes);
 

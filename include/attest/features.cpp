@@ -115,7 +115,7 @@ bool uses(const AttentionProblem& p, Feature feature) {
     case Feature::lse: return p.want_lse;
     case Feature::layout_blhd: return p.layout == Layout::blhd;
     case Feature::layout_bhdl: return p.layout == Layout::bhdl;
-    case Feature::layout_strided: return p.layout == Layout::strided;
+    case Feature::layout_strided: return p.layout == Layout::strided || p.layout == Layout::far;
     case Feature::layout_kv_packed: return p.layout == Layout::kv_packed;
     case Feature::layout_broadcast: return p.layout == Layout::broadcast;
     case Feature::empty_dims:

@@ -35,12 +35,12 @@ template <>
 inline constexpr std::array<std::string_view, 4> kNamesOf<EmptyLse>{"neg_inf", "pos_inf", "zero",
                                                                     "unspecified"};
 template <>
-inline constexpr std::array<std::string_view, 23> kNamesOf<Family>{
+inline constexpr std::array<std::string_view, 25> kNamesOf<Family>{
     "gaussian",     "uniform",       "integers",     "heavy_tails", "outlier_channels",
     "saturated",    "all_low",       "all_high",     "rising",      "falling",
     "equal_scores", "needle",        "identity_v",   "one_hot_v",   "constant_v",
     "alternating",  "subnormal",     "signed_zeros", "zeros",       "huge",
-    "low_rank",     "repeated_keys", "list"};
+    "low_rank",     "repeated_keys", "sink_keys",    "addressed",   "list"};
 template <>
 inline constexpr std::array<std::string_view, 6> kNamesOf<BiasKind>{"none",   "normal", "neg_inf",
                                                                     "lowest", "t5",     "list"};
@@ -54,15 +54,15 @@ template <>
 inline constexpr std::array<std::string_view, 4> kNamesOf<SlopesKind>{"standard", "random",
                                                                       "per_batch", "list"};
 template <>
-inline constexpr std::array<std::string_view, 6> kNamesOf<Layout>{
-    "bhld", "blhd", "bhdl", "strided", "kv_packed", "broadcast"};
+inline constexpr std::array<std::string_view, 7> kNamesOf<Layout>{
+    "bhld", "blhd", "bhdl", "strided", "kv_packed", "broadcast", "far"};
 
 static_assert(kNamesOf<Family>.size() == static_cast<std::size_t>(Family::list) + 1);
 static_assert(kNamesOf<BiasKind>.size() == static_cast<std::size_t>(BiasKind::list) + 1);
 static_assert(kNamesOf<MaskKind>.size() == static_cast<std::size_t>(MaskKind::list) + 1);
 static_assert(kNamesOf<SinkKind>.size() == static_cast<std::size_t>(SinkKind::list) + 1);
 static_assert(kNamesOf<SlopesKind>.size() == static_cast<std::size_t>(SlopesKind::list) + 1);
-static_assert(kNamesOf<Layout>.size() == static_cast<std::size_t>(Layout::broadcast) + 1);
+static_assert(kNamesOf<Layout>.size() == static_cast<std::size_t>(Layout::far) + 1);
 
 /// False for a number that is no value of the list.
 template <class E>

@@ -50,6 +50,8 @@ enum class Family : std::uint8_t {
   huge,           ///< |q.k| beyond the range of f16 with moderate scaled scores; v large
   low_rank,       ///< keys of rank 1
   repeated_keys,  ///< each key stands 8 times
+  sink_keys,      ///< the first keys of a sequence carry most of every row
+  addressed,      ///< each key is the needle of the queries that spell its number: half of the row
   list,           ///< literal values
 };
 
@@ -104,6 +106,8 @@ enum class Layout : std::uint8_t {
   kv_packed,  ///< k and v interleaved in one [B, L, Hkv, 2, D] block (falls back to blhd for Dv !=
               ///< D)
   broadcast,  ///< blhd; k and v have stride 0 over the batch (their values repeat)
+  far,        ///< bhld with rows, heads and sequences 2^31 elements and more apart; the memory
+              ///< between them is address space alone
 };
 
 /// Values given in the case line, in logical row-major order. Empty = generated.
