@@ -21,6 +21,7 @@ const char* where(Stage stage) {
     case Stage::planning: return " in plan()";
     case Stage::closing: return " in drop()";
     case Stage::idle: return " after the call had returned";
+    case Stage::mapping:
     case Stage::running: break;
   }
   return "";
@@ -149,6 +150,11 @@ class HostSubject final : public Subject {
   /// Of a host that is dead; takes it away.
   Accident death(const PlacedCall* call, const CallLimits& limits) {
     const HostHeader& header = arena_.header();
+    if (header.stage == Stage::mapping) {
+      process_.stop();
+      return {arena_.is_far() ? Verdict::not_judged : Verdict::error, Reason::none,
+              "the kernel host cannot map the tensors"};
+    }
     Death death;
     death.end = process_.end();
     const std::string output = process_.output();

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's malloc: the C library's own, with failures counted. Every library that is loaded into
-// the process binds to these, so that "out of memory" is known and not guessed from a NULL
-// dereference. Not in sanitizer builds, which have an allocator of their own.
+// The host's malloc: the C library's own, with failures counted and memory filled. Every library
+// that is loaded into the process binds to these. So "out of memory" is known and not guessed from
+// a NULL dereference; and what a kernel finds in memory that it did not write, be it new or freed,
+// is junk and never the zeros of a fresh page or the results of its last call. Not in sanitizer
+// builds, which have an allocator of their own.
+#include "harness/host/allocation.hpp"
+
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
-
-#include "harness/host/fault_handler.hpp"
+#include <string.h>
 
 namespace attest {
 
 namespace {
 HostHeader* counted_in = nullptr;
-}
+std::uint64_t junk = 0;  // 0: memory is left as it is
+}  // namespace
 
 void count_failed_allocations(HostHeader& header) { counted_in = &header; }
+
+void fill_allocations(std::uint64_t pattern) { __atomic_store_n(&junk, pattern, __ATOMIC_RELAXED); }
 
 }  // namespace attest
 
@@ -26,6 +32,20 @@ void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* old, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void* block);
+
+// Of one block: filling a gigabyte would touch pages that the kernel may never touch.
+constexpr size_t kMostFilled = size_t{1} << 20;
+
+static void fill(void* block, size_t from, size_t to) {
+  const std::uint64_t pattern = __atomic_load_n(&attest::junk, __ATOMIC_RELAXED);
+  if (!pattern || from >= to) return;
+  if (to - from > kMostFilled) to = from + kMostFilled;
+  auto* bytes = static_cast<unsigned char*>(block);
+  for (; to - from >= sizeof pattern; from += sizeof pattern)
+    memcpy(bytes + from, &pattern, sizeof pattern);
+  memcpy(bytes + from, &pattern, to - from);
+}
 
 static void* counted(void* made) {
   if (!made && attest::counted_in)
@@ -33,26 +53,39 @@ static void* counted(void* made) {
   return made;
 }
 
-void* malloc(size_t bytes) noexcept { return counted(__libc_malloc(bytes)); }
+static void* filled(void* made, size_t bytes) {
+  if (counted(made)) fill(made, 0, bytes);
+  return made;
+}
+
+void* malloc(size_t bytes) noexcept { return filled(__libc_malloc(bytes), bytes); }
 void* calloc(size_t count, size_t bytes) noexcept { return counted(__libc_calloc(count, bytes)); }
 void* memalign(size_t alignment, size_t bytes) noexcept {
-  return counted(__libc_memalign(alignment, bytes));
+  return filled(__libc_memalign(alignment, bytes), bytes);
 }
 void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
-  return counted(__libc_memalign(alignment, bytes));
+  return filled(__libc_memalign(alignment, bytes), bytes);
 }
 
 void* realloc(void* old, size_t bytes) noexcept {
+  const size_t had = old ? malloc_usable_size(old) : 0;
   void* made = __libc_realloc(old, bytes);
-  return bytes ? counted(made) : made;
+  if (!bytes || !counted(made)) return made;
+  fill(made, had, bytes);
+  return made;
 }
 
 int posix_memalign(void** made, size_t alignment, size_t bytes) noexcept {
   if (alignment < sizeof(void*) || (alignment & (alignment - 1)) != 0) return EINVAL;
-  void* block = counted(__libc_memalign(alignment, bytes));
+  void* block = filled(__libc_memalign(alignment, bytes), bytes);
   if (!block) return ENOMEM;
   *made = block;
   return 0;
+}
+
+void free(void* block) noexcept {
+  if (block) fill(block, 0, malloc_usable_size(block));
+  __libc_free(block);
 }
 
 }  // extern "C"

@@ -12,8 +12,5 @@ void report_faults(HostHeader& header);
 void leave_faults();
 /// Where the arena lies now, so that a fault's address can be told as an offset in it.
 void faults_in_arena(const std::byte* base, std::uint64_t bytes);
-/// From here on, allocations that return NULL are counted in header.failed_allocations: a kernel
-/// that then dereferences it ran out of memory.
-void count_failed_allocations(HostHeader& header);
 
 }  // namespace attest

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "harness/host/allocation.hpp"
 #include "harness/host/fault_handler.hpp"
 #include "harness/host/map_slots.hpp"
 #include "harness/host/plugin_call.hpp"
@@ -72,6 +73,7 @@ int serve(HostHeader& header) {
       return 0;
     }
     if (!base || generation != header.generation) {
+      if (header.stage != Stage::starting) header.stage = Stage::mapping;
       unmap_slots(base, mapped_bytes);
       generation = header.generation;
       mapped_bytes = header.arena_bytes;
@@ -79,12 +81,16 @@ int serve(HostHeader& header) {
       base = map_slots(kHostMemoryFd, slots, mapped_bytes);
       if (!base) give_up("attest-host: cannot map the shared memory\n");
       faults_in_arena(base, mapped_bytes);
+      if (header.stage == Stage::mapping) header.stage = Stage::idle;
     }
-    if (header.command == Command::load)
+    if (header.command == Command::load) {
       load_plugin(header.path, header.kernel, loaded, header.load, header.stage);
-    else
+    } else {
+      fill_allocations(header.call.workspace_fill);
       call_forward(loaded, base, slots[static_cast<int>(Slot::workspace)], header.call,
                    header.reply, header.stage, header.cpu_before_ns);
+      fill_allocations(0);
+    }
     if (is_copy) _exit(0);
     give_turn(header, Turn::runner);
   }

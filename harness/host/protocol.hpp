@@ -35,7 +35,16 @@ enum class Turn : std::uint32_t { runner, host, dead };
 enum class Command : std::uint32_t { load, forward, quit };
 
 /// Where the host is, for words such as "in plan()".
-enum class Stage : std::uint32_t { starting, loading, opening, idle, planning, running, closing };
+enum class Stage : std::uint32_t {
+  starting,
+  loading,
+  opening,
+  idle,
+  mapping,  ///< the arena again, before a call
+  planning,
+  running,
+  closing,
+};
 
 enum class LoadProblem : std::uint32_t {
   none,

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's malloc.
+#pragma once
+
+#include "harness/host/protocol.hpp"
+
+namespace attest {
+
+/// From here on, allocations that return NULL are counted in header.failed_allocations: a kernel
+/// that then dereferences it ran out of memory.
+void count_failed_allocations(HostHeader& header);
+/// From now on memory that is handed out or given back is filled with this; 0: left as it is.
+void fill_allocations(std::uint64_t pattern);
+
+}  // namespace attest
