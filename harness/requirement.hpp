@@ -68,6 +68,8 @@ struct Requirement {
   /// Why nothing can be checked on a kernel with this declaration ("not promised: deterministic");
   /// nullptr: always.
   std::optional<std::string> (*skip)(const Declaration&) = nullptr;
+  /// The problem of an index, for requirements that walk a grid instead of drawing; needs `adapt`.
+  AttentionProblem (*draw)(const Declaration&, std::uint64_t seed, std::uint64_t index) = nullptr;
   /// Turns a drawn problem into one that this requirement can use, or nullopt to pass it by.
   /// nullptr: the shared problems, as drawn. Must be idempotent: shrinking applies it to its own
   /// results.

@@ -90,11 +90,12 @@ std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit&
   const bool shared = unit.stream == WorkUnit::kShared;
   const Requirement* owner =
       shared ? nullptr : work.requirements[static_cast<std::size_t>(unit.stream)];
-  AttentionProblem problem =
-      work.given.empty()
-          ? draw(work.declaration, work.seed, shared ? "shared" : std::string_view(owner->id),
-                 static_cast<std::uint64_t>(unit.index))
-          : work.given[static_cast<std::size_t>(unit.index)];
+  const auto index = static_cast<std::uint64_t>(unit.index);
+  AttentionProblem problem = !work.given.empty() ? work.given[static_cast<std::size_t>(unit.index)]
+                             : owner && owner->draw
+                                 ? owner->draw(work.declaration, work.seed, index)
+                                 : draw(work.declaration, work.seed,
+                                        shared ? "shared" : std::string_view(owner->id), index);
   if (shared) return problem;
   std::optional<AttentionProblem> adapted = owner->adapt(std::move(problem), work.declaration);
   if (adapted && owner->applies && !owner->applies(*adapted, work.declaration)) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "attest/case_line.hpp"
+#include "harness/combinations.hpp"
 
 namespace attest {
 
@@ -199,6 +200,17 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
   }
 }
 
+/// Problems on which something was judged.
+void fill_pairs(const WorkList& work, const std::vector<UnitResult>& results, Record& record) {
+  std::vector<FeatureSet> tested;
+  for (const UnitResult& unit : results)
+    if (is_declared(work.declaration, unit) &&
+        std::any_of(unit.cases.begin(), unit.cases.end(),
+                    [](const CaseOutcome& outcome) { return judged(outcome.verdict); }))
+      tested.push_back(feature_set(unit.features, unit.dtype));
+  record.pairs = pair_coverage(work.declaration, tested);
+}
+
 }  // namespace
 
 void add_precision(const Declaration& declaration, DType dtype, std::string& text) {
@@ -227,6 +239,8 @@ void tally(const WorkList& work, const std::vector<const Requirement*>& all,
   fill_ratios(work, results, record);
   merge_audits(results, record.audit);
   fill_scope(work, results, record);
+  // A case file says itself what it is about.
+  if (work.given.empty()) fill_pairs(work, results, record);
 }
 
 void count_flaky_as_warnings(const WorkList& work, const std::vector<UnitResult>& results,

@@ -4,7 +4,7 @@
 #include "attest/plugin.h"
 #include "harness/data.hpp"
 #include "harness/generate.hpp"
-#include "properties/feature_cases.hpp"
+#include "harness/feature_cases.hpp"
 #include "properties/support.hpp"
 
 namespace attest {

@@ -150,6 +150,7 @@ std::string facts_text(const Record& record) {
   };
   item("verdicts", verdict_counts(record.counts));
   item("scope", scope_sentence(record));
+  item("pairs", pairs_sentence(record.pairs));
   item("not tested", join(record.scope.not_tested, "; "));
   item("audit of the oracle", audit_sentence(record.audit));
   for (const std::string& sentence : expectation_sentences(record)) item("expectations", sentence);

@@ -165,6 +165,16 @@ void fields(Visitor& visit, S& cell) {
   visit("unsupported", cell.unsupported);
 }
 
+template <class Visitor, MaybeConst<PairCoverage> S>
+void fields(Visitor& visit, S& pairs) {
+  visit("possible", pairs.possible);
+  visit("covered", pairs.covered);
+  visit("triples_possible", pairs.triples_possible);
+  visit("triples_covered", pairs.triples_covered);
+  visit("missing", pairs.missing);
+  visit("excluded", pairs.excluded);
+}
+
 template <class Visitor, MaybeConst<ExpectationResult> S>
 void fields(Visitor& visit, S& expectation) {
   visit("line", expectation.line);
@@ -210,6 +220,7 @@ void fields(Visitor& visit, S& record) {
   visit("causes", record.causes);
   visit("failures", record.failures);
   visit("matrix", record.matrix);
+  visit("pairs", record.pairs);
   visit("ratios", record.ratios);
   visit("audit", record.audit);
   visit("expectations", record.expectations);

@@ -245,8 +245,24 @@ std::string scope_sentence(const Record& record) {
   if (scope.refused_share > 0)
     parts.push_back(
         fmt::format("{:.3g} % of the declared cases refused", 100 * scope.refused_share));
+  if (record.pairs.possible > 0)
+    parts.push_back(fmt::format("{} of {} feature pairs met", grouped(record.pairs.covered),
+                                grouped(record.pairs.possible)));
   if (!scope.cut.empty()) parts.push_back(fmt::format("cut {}", plain(scope.cut)));
   return join(parts, "; ");
+}
+
+std::string pairs_sentence(const PairCoverage& pairs) {
+  if (pairs.possible == 0) return "";
+  std::string text = fmt::format(
+      "{} of {} pairs of feature values were tested together, {} of {} triples of core features",
+      grouped(pairs.covered), grouped(pairs.possible), grouped(pairs.triples_covered),
+      grouped(pairs.triples_possible));
+  if (!pairs.missing.empty())
+    text += fmt::format("; never: {}", join(plain_all(pairs.missing), ", "));
+  const auto more = pairs.possible - pairs.covered - std::ssize(pairs.missing);
+  if (!pairs.missing.empty() && more > 0) text += fmt::format(" and {} more", grouped(more));
+  return text;
 }
 
 std::string audit_sentence(const Audit& audit) {

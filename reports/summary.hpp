@@ -64,6 +64,8 @@ std::vector<MatrixRow> matrix_rows(const Record& record);
 
 /// "dtypes f32 bf16; head dims 1-130; precision f32=f32"
 std::string scope_sentence(const Record& record);
+/// How many combinations of features met, and which did not; "" where nobody counted.
+std::string pairs_sentence(const PairCoverage& pairs);
 /// "1,204 rows recomputed by the definition, 0 of 77,056 elements outside ..."
 std::string audit_sentence(const Audit& audit);
 /// One sentence for each entry of the expectations file that is not simply met, and one for those

@@ -135,6 +135,17 @@ struct MatrixCell {
   bool operator==(const MatrixCell&) const = default;
 };
 
+/// How many combinations of feature values (each feature on or off, each dtype) were tested
+/// together, out of those that a legal problem within the declaration can have.
+struct PairCoverage {
+  std::int64_t possible = 0, covered = 0;
+  /// Combinations of three core features in use, or of two and a dtype.
+  std::int64_t triples_possible = 0, triples_covered = 0;
+  std::vector<std::string> missing;   ///< "causal + no sink": pairs, 20 at most
+  std::vector<std::string> excluded;  ///< features and dtypes that the declaration leaves out
+  bool operator==(const PairCoverage&) const = default;
+};
+
 struct ExpectationResult {
   std::string line;
   int line_number = 0;
@@ -175,6 +186,7 @@ struct Record {
   std::vector<Cause> causes;
   std::vector<Failure> failures;
   std::vector<MatrixCell> matrix;
+  PairCoverage pairs;
   std::vector<Ratios> ratios;
   Audit audit;
   std::vector<ExpectationResult> expectations;

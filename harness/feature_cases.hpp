@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems that use one given feature, for the contract requirements.
+// Problems that use one given feature.
 #pragma once
 
 #include "attest/declaration.hpp"

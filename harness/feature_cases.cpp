@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "properties/feature_cases.hpp"
+#include "harness/feature_cases.hpp"
 
 #include <algorithm>
 
