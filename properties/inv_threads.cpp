@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "harness/generate.hpp"
+#include "properties/judge_outputs.hpp"
+
+namespace attest {
+namespace {
+
+/// Work for several threads at once: a race shows only where they overlap, and starting a thread
+/// takes as long as 10,000 triples.
+AttentionProblem draw_parallel(const Declaration& declaration, std::uint64_t seed,
+                               std::uint64_t index) {
+  AttentionProblem p = draw(declaration, seed, "INV-THREADS", index);
+  if (p.batch * p.num_heads < 4 && p.cu_seqlens_q.empty()) p.batch = 2;
+  if (p.num_heads < 4) {
+    const std::int64_t group = p.num_heads / p.num_kv_heads;
+    p.num_kv_heads = 4 / group;
+    p.num_heads = group * p.num_kv_heads;
+  }
+  p.q_len = std::clamp<std::int64_t>(p.q_len, 24, 48);
+  p.kv_len = std::clamp<std::int64_t>(p.kv_len, 48, 96);
+  p.head_dim = std::clamp<std::int64_t>(p.head_dim, 8, 32);
+  p.v_head_dim = std::clamp<std::int64_t>(p.v_head_dim, 8, 32);
+  return make_legal(p, declaration);
+}
+
+std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration&) {
+  return problem;
+}
+
+CaseResult check(CaseContext& context, const AttentionProblem& problem) {
+  const Observation& one = context.first(problem);
+  const CaseResult alone = judge_outputs(context, problem, context.expected(problem), one);
+  CaseResult result;
+  result.elements_compared = alone.elements_compared;
+  // The largest number again and again: a race is a matter of luck.
+  for (const int threads : {2, 3, 8, 8, 8}) {
+    const Observation seen =
+        context.call(problem, context.inputs(problem), {.num_threads = threads});
+    const std::string what = "with " + std::to_string(threads) + " threads instead of one";
+    const CaseResult judged = judge_outputs(context, problem, context.expected(problem), seen);
+    if (judged.verdict == Verdict::unsupported || judged.verdict == Verdict::error) return judged;
+    if (is_failure(judged.verdict))
+      return is_failure(alone.verdict) ? wrong_anyway() : broken_by(judged, what);
+    if (!context.declaration().thread_invariant || !one.ok()) continue;
+    if (auto changed = differing_bits(problem, one, seen, Reason::law_broken,
+                                      "running " + what + ", though thread_invariant is promised,"))
+      return *changed;
+  }
+  return is_failure(alone.verdict) ? wrong_anyway() : result;
+}
+
+ATTEST_REQUIREMENT(inv_threads,
+                   {
+                       .id = "INV-THREADS",
+                       .sentence = "1, 2, 3 and 8 threads give the same values, and the same bits "
+                                   "where that is promised",
+                       .draw = draw_parallel,
+                       .adapt = adapt,
+                       .check = check,
+                       .share = 20,
+                   });
+
+}  // namespace
+}  // namespace attest
