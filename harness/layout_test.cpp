@@ -61,7 +61,7 @@ TEST(Layout, StridesAreThoseOfTheName) {
 }
 
 TEST(Layout, NoTwoElementsShareAPlaceButInBroadcast) {
-  for (int layout = 0; layout <= static_cast<int>(Layout::broadcast); ++layout) {
+  for (int layout = 0; layout <= static_cast<int>(Layout::far); ++layout) {
     AttentionProblem problem = uneven();
     problem.layout = static_cast<Layout>(layout);
     problem.bias = BiasKind::normal;
@@ -82,6 +82,34 @@ TEST(Layout, NoTwoElementsShareAPlaceButInBroadcast) {
     EXPECT_EQ(std::set<std::int64_t>(k.begin(), k.end()).size(), 2u * 168u);
     EXPECT_EQ(*k.rbegin(), 2 * 168 - 1);
   }
+}
+
+TEST(Layout, FarRowsHaveRegionsOfTheirOwn) {
+  AttentionProblem problem = uneven();
+  problem.layout = Layout::far;
+  const CallForm form = call_form(problem, 0);
+  const TensorForm& k = form_of(form, Slot::k);
+  EXPECT_EQ(k.strides[3], 1);
+  for (const std::size_t axis : {0, 1, 2}) EXPECT_GT(k.strides[axis], std::int64_t{1} << 31);
+  EXPECT_GT(k.strides[1], 7 * k.strides[2]);
+  EXPECT_GT(k.strides[0], 3 * k.strides[1]);
+  EXPECT_GT(form_of(form, Slot::lse).strides[2], std::int64_t{1} << 31);
+  Arena arena;
+  ASSERT_EQ(arena.reserve_far(slot_bytes(form, 0)), std::nullopt);
+  EXPECT_TRUE(arena.is_far());
+  PlacedCall call{};
+  place(form, arena, 0, Flush::high, call);
+  std::size_t rows = 0;
+  for (const Region& region : regions_of(form, call, arena)) {
+    EXPECT_TRUE(region.far);
+    EXPECT_LE(region.window_end - region.window_begin, 3u * 4096u);
+    rows += region.slot == Slot::k;
+  }
+  EXPECT_EQ(rows, 2u * 3u * 7u);
+  // What is touched is what the rows need, whatever lies between them.
+  EXPECT_LT(touched_bytes(form), std::int64_t{16} << 20);
+  ASSERT_EQ(arena.reserve(slot_bytes(call_form(uneven(), 0), 0)), std::nullopt);
+  EXPECT_FALSE(arena.is_far());
 }
 
 TEST(Layout, PackedKAndVFallBackWhereTheyDiffer) {

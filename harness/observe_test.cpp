@@ -14,8 +14,8 @@
 namespace attest::machine_test {
 namespace {
 
-constexpr Layout kLayouts[] = {Layout::bhld,    Layout::blhd,      Layout::bhdl,
-                               Layout::strided, Layout::kv_packed, Layout::broadcast};
+constexpr Layout kLayouts[] = {Layout::bhld,      Layout::blhd,      Layout::bhdl, Layout::strided,
+                               Layout::kv_packed, Layout::broadcast, Layout::far};
 constexpr Flush kEnds[] = {Flush::high, Flush::low};
 constexpr Poison kPoisons[] = {Poison::nan, Poison::finite};
 
@@ -314,6 +314,10 @@ TEST(Observe, SeesWritesOutsideAndModifiedInputs) {
       {"write_past_v", Layout::kv_packed, Flush::low, {"write, 4 bytes past the end of v"}, {}},
       {"write_gap", Layout::strided, Flush::high, {"write, between the elements of o"}, {}},
       {"write_gap", Layout::strided, Flush::low, {"write, between the elements of o"}, {}},
+      {"honest", Layout::far, Flush::high, {}, {}},
+      {"write_gap", Layout::far, Flush::high, {"write, beside a row of o"}, {}},
+      {"write_before_o", Layout::far, Flush::high, {"write, beside a row of o"}, {}},
+      {"modify_q", Layout::far, Flush::low, {}, {"q"}},
       {"modify_q", Layout::bhld, Flush::high, {}, {"q"}},
       {"modify_q", Layout::strided, Flush::high, {}, {"q"}},
       {"modify_v", Layout::kv_packed, Flush::high, {}, {"v"}},
@@ -333,6 +337,24 @@ TEST(Observe, SeesWritesOutsideAndModifiedInputs) {
       EXPECT_EQ(seen.inputs_modified, planted.modified) << planted.kernel;
     }
 }
+
+#if !defined(ATTEST_SANITIZED)
+TEST(Observe, AKernelFindsJunkInMemoryThatItDidNotWrite) {
+  auto subject = host_of("accidents", "memory_found");
+  const AttentionProblem problem = small_problem();
+  for (const Poison poison : kPoisons)
+    for (int call = 0; call < 3; ++call) {
+      CallOptions options;
+      options.poison = poison;
+      const Observation seen = observe(*subject, problem, small_inputs(problem), options);
+      ASSERT_TRUE(seen.ok());
+      for (const std::size_t c : {0, 1, 2}) {
+        EXPECT_EQ(std::isnan(seen.o[c]), poison == Poison::nan) << c;
+        if (poison == Poison::finite) EXPECT_GT(std::abs(seen.o[c]), 1e29) << c;
+      }
+    }
+}
+#endif
 
 TEST(Observe, FindsAnElementThatWasNotWritten) {
   auto subject = host_of("accidents", "skip_last");
@@ -392,6 +414,10 @@ TEST(ArenaBytes, SaysWhatAProblemTakes) {
   EXPECT_GE(arena_bytes(problem), (std::int64_t{1} << 40) * 2 * 2 * 2 * 4 * 4);
   problem.kv_len = std::int64_t{1} << 62;
   EXPECT_EQ(arena_bytes(problem), INT64_MAX);
+  problem.layout = Layout::far;
+  EXPECT_EQ(arena_bytes(problem), INT64_MAX);
+  problem.kv_len = 7;
+  EXPECT_LE(arena_bytes(problem), 8 << 20);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include "attest/plugin.h"
 #include "harness/data.hpp"
-#include "harness/generate.hpp"
 #include "harness/feature_cases.hpp"
+#include "harness/generate.hpp"
 #include "properties/support.hpp"
 
 namespace attest {

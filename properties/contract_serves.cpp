@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/data.hpp"
-#include "harness/generate.hpp"
 #include "harness/feature_cases.hpp"
+#include "harness/generate.hpp"
 #include "properties/support.hpp"
 
 namespace attest {

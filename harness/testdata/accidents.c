@@ -71,6 +71,19 @@ FORWARD(write_gap) { /* the element after the first row of o */
   f32(p->o, 0, 0, 0, 0)[p->o->shape[3]] = 3;
   return average(p);
 }
+FORWARD(memory_found) { /* what new memory holds, and memory that was ours */
+  UNUSED;
+  float* mine = malloc(64);
+  *f32(p->o, 0, 0, 0, 0) = mine[3];
+  for (int i = 0; i < 16; ++i) mine[i] = 1;
+  free(mine);
+  float* again = malloc(64);
+  *f32(p->o, 0, 0, 0, 1) = again[3];
+  again = realloc(again, 4096);
+  *f32(p->o, 0, 0, 0, 2) = again[1000];
+  free(again);
+  return ATTEST_OK;
+}
 FORWARD(skip_last) {
   UNUSED;
   float* last = end_of(p->o) - 1;
@@ -269,6 +282,7 @@ ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
   ADD("modify_q", modify_q);
   ADD("modify_v", modify_v);
   ADD("write_gap", write_gap);
+  ADD("memory_found", memory_found);
   ADD("skip_last", skip_last);
   ADD("segfault", segfault);
   ADD("abort", abort_);
