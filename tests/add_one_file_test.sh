@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Adding a requirement and adding an implementation is adding one file each: done here in a scratch copy, which is then
-# built and asked whether it knows them.
+# Adding a requirement, an implementation and a planted fault is adding one file each: done here in a scratch copy, which
+# is then built and asked whether it knows them.
 #   add_one_file_test.sh
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -33,6 +33,21 @@ ATTEST_REQUIREMENT(scratch, {
 }  // namespace attest
 CPP
 sed 's/"example_cpp"/"scratch"/' examples/cpp/plugin.cpp >impls/scratch.cpp
+cat >impls/faulty/scratch.cpp <<'CPP'
+#include "impls/faulty/catalogue.hpp"
+
+namespace attest::faulty {
+namespace {
+
+template <class S>
+struct Scratch : Stepwise<S> {
+  typename Stepwise<S>::C scaled(typename Stepwise<S>::C product) const override { return product; }
+};
+ATTEST_PLANT(Scratch, {.id = "scratch_fault", .kind = "scratch", .sentence = "there is no scale"});
+
+}  // namespace
+}  // namespace attest::faulty
+CPP
 
 # Correctness does not depend on the optimiser; -O0 makes this a test of a minute.
 cmake -S . -B build/scratch -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
@@ -44,3 +59,13 @@ grep -qx scratch names.txt
 build/scratch/attest list >list.txt
 grep -q SCRATCH-RETURNS list.txt
 build/scratch/attest check scratch --suite smoke --filter SCRATCH-RETURNS --brief
+
+# Planted faults are there in developer mode alone; of that only their library is built.
+cmake -S . -B build/faults -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
+  -DATTEST_DEVELOPER_MODE=ON >/dev/null
+cmake --build build/faults --target attest_module_faulty -- --quiet
+status=0
+build/scratch/attest check "build/faults/lib/attest-faulty/faulty.so#scratch_fault.f32" --suite smoke \
+  --filter 'ORACLE-*' --brief >fault.txt || status=$?
+grep -q 'NOT CONFORMANT scratch_fault.f32' fault.txt
+test "$status" -eq 1
