@@ -185,21 +185,17 @@ template <class S>
 struct OutputStridesOfQ : Stepwise<S> {
   using typename Stepwise<S>::C;
   void write_output(std::int64_t b, std::int64_t h, std::int64_t row, const C* o) const override {
-    // Written by the strides of q where they reach no further than those of o.
+    if (this->sizes.v_dim != this->sizes.dim) return Stepwise<S>::write_output(b, h, row, o);
     const DLTensor *q = this->problem.q, *to = this->problem.o;
-    bool within = this->sizes.v_dim == this->sizes.dim;
-    for (int axis = 0; axis < 4; ++axis)
-      within = within && q->strides[axis] > 0 && to->strides[axis] > 0;
-    if (!within || OtherStrides<S>::reach(q) > OtherStrides<S>::reach(to))
-      return Stepwise<S>::write_output(b, h, row, o);
     S* const at =
         static_cast<S*>(to->data) + b * q->strides[0] + h * q->strides[1] + row * q->strides[2];
     for (std::int64_t c = 0; c < this->sizes.v_dim; ++c) at[c * q->strides[3]] = narrow<S>(o[c]);
   }
 };
-ATTEST_PLANT(OutputStridesOfQ, {.id = "o_written_by_strides_of_q",
-                                .kind = kLayout,
-                                .sentence = "o is taken to lie in memory as q does"});
+ATTEST_PLANT(OutputStridesOfQ,
+             {.id = "o_written_by_strides_of_q",
+              .kind = kLayout,
+              .sentence = "with as many channels, o is taken to lie in memory as q does"});
 
 template <class S>
 struct LseDense : Stepwise<S> {
@@ -239,11 +235,12 @@ ATTEST_PLANT(SizeOneSqueezed,
 template <class S>
 struct BroadcastAxisRead : OtherStrides<S> {
   using typename Stepwise<S>::C;
-  // k with stride 0 over heads is read as if every head had its own.
+  // What repeats through stride 0 is read as if the next sequence or head began one row later.
   void load_key(const Sequence& at, std::int64_t g, const Key& k, C* to) const override {
     const std::int64_t* const stride = this->problem.k->strides;
+    const std::int64_t batches = stride[0] == 0 ? stride[2] : stride[0];
     const std::int64_t heads = stride[1] == 0 ? stride[2] : stride[1];
-    if (!this->load_within(this->problem.k, at.b * stride[0] + g * heads + k.row * stride[2],
+    if (!this->load_within(this->problem.k, at.b * batches + g * heads + k.row * stride[2],
                            stride[3], this->sizes.dim, to))
       return Stepwise<S>::load_key(at, g, k, to);
     if (this->problem.rope) this->rotate(to, k.position);
@@ -251,7 +248,7 @@ struct BroadcastAxisRead : OtherStrides<S> {
 };
 ATTEST_PLANT(BroadcastAxisRead, {.id = "stride_zero_taken_for_one_row",
                                  .kind = kLayout,
-                                 .sentence = "stride 0 over the heads of k is taken for one row"});
+                                 .sentence = "stride 0 of k is taken for the step of one row"});
 
 template <class S>
 struct IndexInt16 : Stepwise<S> {

@@ -234,6 +234,29 @@ ATTEST_PLANT(Fp16Exp2, {.id = "fp16acc_exp2",
                         .declares = kFp16Acc,
                         .honest = true});
 
+/// One fma for each weight, with a constant and a smallest score for which the residue of
+/// fl(m log2 e) is 0 where it would matter.
+template <class S>
+struct Fp16FmaBlock1 : Fp16Exp2<S> {
+  using typename Stepwise<S>::C;
+  std::int64_t key_block() const override { return 1; }
+  C score(const Query& q, const Key& k, const C* query, const C* key) const override {
+    const C z = Fp16Exp2<S>::score(q, k, query, key);
+    return z == this->kNone ? z : std::max(z, static_cast<C>(-0x1p14));
+  }
+  C weight(C z, C max) const override {
+    const C log2e = this->log2e();
+    return this->half(std::exp2(std::fma(z, log2e, -this->half(max * log2e))));
+  }
+};
+ATTEST_PLANT(Fp16FmaBlock1, {.id = "fp16acc_fma_block_1",
+                             .kind = kKind,
+                             .sentence = "in f16, weights by exp2(fma(z, c, -fl(m c))), key by key",
+                             .dtypes = "f16",
+                             .base = "fp16acc_fma_block_1",
+                             .declares = kFp16Acc,
+                             .honest = true});
+
 /// Scores pass through the storage type, as between two separate kernels.
 template <class S>
 struct ScoresStored : Stepwise<S> {
