@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "harness/generate.hpp"
@@ -11,7 +10,11 @@ namespace attest {
 namespace {
 
 constexpr std::uint64_t kTag = 0x616c6962u;
-constexpr std::int64_t kFarthest = 100;  // distances stay within the 8 bits of bf16
+
+/// Distances up to about this are exact in the storage type.
+std::int64_t farthest(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 ? 100 : 5000;
+}
 
 std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
   if (!declaration.has(Feature::bias)) return std::nullopt;
@@ -26,7 +29,7 @@ std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaratio
   problem.alibi_inside_softcap = false;  // a bias comes after the softcap
   problem.bias = BiasKind::none;
   for (std::int64_t& offset : problem.q_offset)
-    offset = std::clamp<std::int64_t>(offset, -kFarthest, kFarthest);
+    offset = std::clamp(offset, -farthest(problem.dtype), farthest(problem.dtype));
   problem = law_sized(std::move(problem), declaration);
   if (problem.alibi == AlibiKind::none || problem.alibi_inside_softcap) return std::nullopt;
   return problem;
@@ -44,13 +47,7 @@ double distance(AlibiKind kind, std::int64_t query, std::int64_t key) {
 
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   Restatement with_alibi = restate(problem, context.inputs(problem));
-  // Powers of two, so that the products are exact in the storage type.
-  for (double& slope : with_alibi.inputs.slopes.values)
-    slope =
-        slope == 0
-            ? 0
-            : std::copysign(
-                  std::exp2(std::clamp(std::round(std::log2(std::fabs(slope))), -8.0, 0.0)), slope);
+  round_slopes(with_alibi.inputs.slopes);
 
   Restatement with_bias = with_alibi;
   const Dense<double>& slopes = with_alibi.inputs.slopes;

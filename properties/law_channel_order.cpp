@@ -15,12 +15,13 @@ std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaratio
 
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   Restatement restated = restate(problem, context.inputs(problem));
-  // RoPE rotates channels by their place.
-  if (problem.rope == RopePairing::none) {
-    const auto order = shuffled(problem, kTag, problem.head_dim);
-    pick_channels(restated.inputs.q, order);
-    pick_channels(restated.inputs.k, order);
-  }
+  // RoPE rotates channels by their place, and lets those beyond its dim through.
+  const std::int64_t fixed = problem.rope == RopePairing::none ? 0 : effective_rope_dim(problem);
+  std::vector<std::int64_t> dots = counting(fixed);
+  for (const std::int64_t c : shuffled(problem, kTag, problem.head_dim - fixed))
+    dots.push_back(fixed + c);
+  pick_channels(restated.inputs.q, dots);
+  pick_channels(restated.inputs.k, dots);
   const auto order = shuffled(problem, kTag + 1000, problem.v_head_dim);
   pick_channels(restated.inputs.v, order);
   Same same;
@@ -35,8 +36,8 @@ ATTEST_REQUIREMENT(
     {
         .id = "LAW-CHANNEL-ORDER",
         .sentence =
-            "channels of v in another order give those of o in that order; without RoPE those of q "
-            "and k can change places together",
+            "channels of v in another order give those of o in that order; those of q and k that "
+            "RoPE does not rotate can change places together",
         .adapt = adapt,
         .check = check,
         .share = 50,

@@ -150,6 +150,14 @@ void pick_channels(Dense<double>& tensor, const std::vector<std::int64_t>& chann
     tensor.values[n] = from.values[n - n % width + static_cast<std::size_t>(channels[n % width])];
 }
 
+void round_slopes(Dense<double>& slopes) {
+  for (double& slope : slopes.values) {
+    if (slope == 0) continue;
+    const double exponent = std::round(std::log2(std::fabs(slope)));
+    slope = std::copysign(std::exp2(std::clamp(exponent, -8.0, 0.0)), slope);
+  }
+}
+
 std::vector<std::int64_t> rows_between(std::int64_t first, std::int64_t last) {
   std::vector<std::int64_t> list(static_cast<std::size_t>(last - first));
   std::iota(list.begin(), list.end(), first);
@@ -343,17 +351,23 @@ void compare_same(const LawCall& base, const LawCall& other, const Same& same, L
           (same.channel_of.empty() ? c : static_cast<std::size_t>(same.channel_of[c]));
       if (!finite(base, Output::o, flat) || !finite(other, Output::o, other_flat)) continue;
       const double restated = same.o_factor * other.seen.o[other_flat];
-      const double allowed = allowed_of(base, Output::o, flat) +
-                             std::fabs(same.o_factor) * allowed_of(other, Output::o, other_flat) +
-                             kOwnRounding * std::fabs(base.expected.o.value[flat]);
+      double allowed = allowed_of(base, Output::o, flat) +
+                       std::fabs(same.o_factor) * allowed_of(other, Output::o, other_flat) +
+                       kOwnRounding * std::fabs(base.expected.o.value[flat]);
+      if (same.bends)
+        allowed += std::fabs(base.expected.o.value[flat] -
+                             same.o_factor * other.expected.o.value[other_flat]);
       judge.add(Output::o, flat, base.seen.o[flat], restated, allowed, counts);
     }
     if (!same.compares_lse || base.seen.lse.empty() || other.seen.lse.empty()) continue;
     if (!finite(base, Output::lse, row) || !finite(other, Output::lse, other_row)) continue;
     const double shift = same.lse_shift.empty() ? 0 : same.lse_shift[row];
-    const double allowed =
-        allowed_of(base, Output::lse, row) + allowed_of(other, Output::lse, other_row) +
-        kOwnRounding * (std::fabs(base.expected.lse.value[row]) + std::fabs(shift));
+    double allowed = allowed_of(base, Output::lse, row) +
+                     allowed_of(other, Output::lse, other_row) +
+                     kOwnRounding * (std::fabs(base.expected.lse.value[row]) + std::fabs(shift));
+    if (same.bends)
+      allowed +=
+          std::fabs(base.expected.lse.value[row] + shift - other.expected.lse.value[other_row]);
     judge.add(Output::lse, row, base.seen.lse[row], other.seen.lse[other_row] - shift, allowed,
               counts);
   }

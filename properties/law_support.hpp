@@ -36,6 +36,9 @@ void pick_kv_heads(Restatement& call, const std::vector<std::int64_t>& kv_heads)
 /// The channels of q, k or v listed, in that order.
 void pick_channels(Dense<double>& tensor, const std::vector<std::int64_t>& channels);
 
+/// Slopes become powers of two from 2^-8 to 1: their products with positions are then exact.
+void round_slopes(Dense<double>& slopes);
+
 /// The same with one entry of the axis repeated to `extent` where it broadcasts. Axes: b, h, q, k.
 template <class T>
 void store_axis(Dense<T>& tensor, int axis, std::int64_t extent) {
@@ -124,6 +127,9 @@ struct Same {
   double o_factor = 1;                   ///< o here = factor * o there
   std::vector<double> lse_shift;         ///< lse there = lse here + shift, per row; empty: 0
   bool compares_o = true, compares_lse = true;
+  /// The law holds but for a constant that double cannot hold: by as much as the oracle's two
+  /// answers differ, more is allowed.
+  bool bends = false;
 };
 void compare_same(const LawCall& base, const LawCall& other, const Same& same, LawJudge& judge);
 

@@ -38,6 +38,8 @@ enum class Break {
   alibi_sign_flipped,
   rope_always_on_halves,
   rope_ignores_offset,
+  rope_scaling_ignored,
+  alibi_never_inside_softcap,
 };
 
 class LawTestKernel : public Kernel {
@@ -125,8 +127,14 @@ class LawTestKernel : public Kernel {
     if (broken == Break::rope_ignores_offset && p.rope)
       turn = std::clamp<std::int64_t>(turn, 0, cosines.extent(0) - 1);
     for (std::int64_t t = 0; p.rope && t < p.rope_dim / 2; ++t) {
-      const auto cosine = static_cast<double>(cosines(turn, t));
-      const auto sine = static_cast<double>(sines(turn, t));
+      auto cosine = static_cast<double>(cosines(turn, t));
+      auto sine = static_cast<double>(sines(turn, t));
+      if (broken == Break::rope_scaling_ignored) {
+        const double angle =
+            static_cast<double>(position) *
+            std::pow(p.rope_base, -2.0 * static_cast<double>(t) / static_cast<double>(p.rope_dim));
+        cosine = std::cos(angle), sine = std::sin(angle);
+      }
       double& first = row[static_cast<std::size_t>(halves ? t : 2 * t)];
       double& second = row[static_cast<std::size_t>(halves ? t + p.rope_dim / 2 : 2 * t + 1)];
       const double x = first, y = second;
@@ -196,8 +204,13 @@ class LawTestKernel : public Kernel {
         extra -= 2;
       }
       if (broken == Break::first_key_counts_twice && key == 0) extra += std::log(2.0);
-      z[static_cast<std::size_t>(key)] =
-          dot(p, q, rotated(p, p.k, b, g, j, key)) + alibi(p, b, h, query, key) + extra;
+      double score = dot(p, q, rotated(p, p.k, b, g, j, key));
+      const double slant = alibi(p, b, h, query, key);
+      const bool inside = p.alibi_inside_softcap && broken != Break::alibi_never_inside_softcap;
+      if (inside) score += slant;
+      if (p.softcap > 0) score = p.softcap * std::tanh(score / p.softcap);
+      if (!inside) score += slant;
+      z[static_cast<std::size_t>(key)] = score + extra;
       max = std::max(max, z[static_cast<std::size_t>(key)]);
     }
     double sink_score = sink && real ? static_cast<double>(sink(h)) : kNone;

@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kDeclaration =
     "dtype=f32 v_head_dim=any base=full,causal align=top_left,bottom_right,q_offset window gqa "
     "seqlens_q seqlens_k left_pad_q left_pad_k packed mask blocks bias bias_neg_inf scale sink "
-    "dropout alibi=absolute,signed,key_anchored rope=interleaved,half rope_partial lse layout=any "
+    "dropout alibi=absolute,signed,key_anchored rope=interleaved,half rope_partial "
+    "rope_scaling=linear,ntk softcap alibi_inside_softcap lse layout=any "
     "precision=f32";
 constexpr std::uint64_t kCases = 120;
 
@@ -28,6 +29,7 @@ struct Broken {
 /// One mistake for each law.
 constexpr Broken kBroken[] = {
     {"LAW-ALIBI-BIAS", Break::alibi_sign_flipped},
+    {"LAW-ALIBI-CHANNEL", Break::alibi_never_inside_softcap},
     {"LAW-BATCH-ORDER", Break::mask_of_first_sequence},
     {"LAW-BLOCKS-MASK", Break::block_column_by_rows},
     {"LAW-BROADCAST", Break::broadcast_mask_on_query_axis},
@@ -44,6 +46,8 @@ constexpr Broken kBroken[] = {
     {"LAW-POSITION-SHIFT", Break::positions_wrap},
     {"LAW-QUERY-CHUNKS", Break::offset_ignored},
     {"LAW-ROPE-DIAGONAL", Break::rope_ignores_offset},
+    {"LAW-ROPE-LINEAR", Break::rope_scaling_ignored},
+    {"LAW-ROPE-NTK", Break::rope_scaling_ignored},
     {"LAW-ROPE-PAIRING", Break::rope_always_on_halves},
     {"LAW-RULE-MASK", Break::causal_plus_one},
     {"LAW-SCALE", Break::scale_ignored},
