@@ -83,9 +83,9 @@ TEST(Demands, ARequirementMustHaveJudgedSomething) {
 TEST(Demands, ALooserPrecisionIsLost) {
   Record record = covering();
   record.scope.dtypes = {"f32", "bf16"};
-  const auto demands = parse_demands(
-      "precision f32=f32\nprecision bf16=mma_f32acc_f32p\nprecision bf16=mma_f32acc",
-      kRequirements);
+  const auto demands =
+      parse_demands("precision f32=f32\nprecision bf16=mma_f32acc_f32p\nprecision bf16=mma_f32acc",
+                    kRequirements);
   ASSERT_TRUE(demands) << demands.error();
   const auto check = [&](const std::string& declaration) {
     record.demands.clear();

@@ -387,6 +387,15 @@ TEST(Host, RefusesAFileThatIsNoLibrary) {
       << error.message;
 }
 
+TEST(Host, KilledWhileItLoadsIsTheMachinesTrouble) {
+  const std::string path = module_path("load_killed");
+  OpenError error;
+  EXPECT_EQ(open_in_host({path, "", false}, error), nullptr);
+  EXPECT_TRUE(error.machine);
+  EXPECT_EQ(error.message,
+            path + ": the kernel host was killed from outside (SIGKILL) while it was loaded");
+}
+
 TEST(Host, ThatCannotStartIsTheMachinesTrouble) {
   const SubjectSpec spec{module_path("accidents"), "honest", false};
   OpenError error;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Libraries that go wrong while they are loaded, and ones that are unusual but right: LOAD_CASE
  * says which. */
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +24,14 @@
 #define NO_DECLARATION 13
 #define PLANNED 14
 #define OPEN_CRASHES 15
+#define KILLED 16
 
 #if LOAD_CASE == CRASH
 __attribute__((constructor)) static void crash(void) { *(volatile int*)8 = 1; }
 #elif LOAD_CASE == EXIT
 __attribute__((constructor)) static void leave(void) { exit(4); }
+#elif LOAD_CASE == KILLED
+__attribute__((constructor)) static void kill_it(void) { raise(SIGKILL); }
 #elif LOAD_CASE == HANG
 __attribute__((constructor)) static void hang(void) {
   for (volatile int i = 0;; i ^= 1) {
