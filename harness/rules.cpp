@@ -29,8 +29,9 @@ namespace {
 bool far_anywhere(const RuleInput& in, double relative, double absolute) {
   for (std::size_t i = 0; i < in.expected.size(); ++i) {
     const double e = in.expected[i], a = in.actual[i];
-    if (e != a && !(std::fabs(a - e) <= absolute + relative * std::fabs(e))) return true;
-    if (std::isinf(e) != std::isinf(a)) return true;
+    const bool infinite = std::isinf(e) || std::isinf(a);
+    if (e != a && (infinite || !(std::fabs(a - e) <= absolute + relative * std::fabs(e))))
+      return true;
   }
   return false;
 }
