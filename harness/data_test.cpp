@@ -164,7 +164,8 @@ TEST(Data, DroppingAKeyLeavesTheOthersAlone) {
     const AttentionInputs full = make_inputs(p);
     p.kv_len = 8;
     const AttentionInputs less = make_inputs(p);
-    if (p.data != Family::needle) {
+    // A query of these looks for one of the keys that there are.
+    if (p.data != Family::needle && p.data != Family::addressed) {
       EXPECT_EQ(full.q.values, less.q.values) << enum_name(p.data);
     }
     for (std::int64_t j = 0; j < 8; ++j) {
@@ -255,6 +256,70 @@ TEST(Families, ANeedleCarriesNearlyEveryRow) {
     });
     EXPECT_EQ(carried, rows) << print_case(p);
   }
+}
+
+TEST(Families, TheFirstKeyOfASequenceIsASink) {
+  for (AttentionProblem p : settings(Family::sink_keys)) {
+    p.left_pad_k = {0, 3};
+    for (const std::int64_t b : {0, 1}) {
+      const AttentionInputs inputs = make_inputs(p);
+      const std::int64_t sink = b == 0 ? 0 : 3;
+      for (std::int64_t j = 0; j < p.kv_len; ++j)
+        if (j != sink) {
+          EXPECT_GT(score(p, inputs, b, 3, 2, sink), score(p, inputs, b, 3, 2, j) + 4)
+              << print_case(p);
+        }
+    }
+  }
+  const AttentionProblem packed =
+      problem("lk=9 d=4 data=sink_keys cu_seqlens_q=0,1,1 cu_seqlens_k=0,5,9");
+  const AttentionInputs inputs = make_inputs(packed);
+  for (const std::int64_t j : {1, 4, 6, 8})
+    EXPECT_GT(score(packed, inputs, 0, 0, 0, 5), score(packed, inputs, 0, 0, 0, j) + 4);
+}
+
+// With a digit for each of 2^n keys the weights are (1 + e^-3.2)^-n for the needle and e^-3.2 times
+// that for each key that differs in one digit.
+TEST(Families, AnAddressedKeyWeighsOneHalfAmong131072) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const AttentionProblem p =
+        problem(std::string("lq=8 lk=131072 d=17 dv=1 data=addressed dtype=") + dtype);
+    const AttentionInputs inputs = make_inputs(p);
+    for (std::int64_t i = 0; i < p.q_len; ++i) {
+      double largest = -1e300, sum = 0;
+      std::int64_t needle = -1;
+      for (std::int64_t j = 0; j < p.kv_len; ++j)
+        if (const double s = score(p, inputs, 0, 0, i, j); s > largest) {
+          largest = s;
+          needle = j;
+        }
+      for (std::int64_t j = 0; j < p.kv_len; ++j)
+        sum += std::exp(score(p, inputs, 0, 0, i, j) - largest);
+      EXPECT_NEAR(1 / sum, std::pow(1 + std::exp(-3.2), -17), 0.02);
+      if (i == 0) {
+        EXPECT_EQ(needle, 131071);
+      }
+      if (i == 1) {
+        EXPECT_EQ(needle, 0);
+      }
+      if (i == 2) {
+        EXPECT_TRUE((needle + needle % 2) % 16 == 0) << needle;
+      }
+    }
+  }
+}
+
+TEST(Families, AQueryAddressesTheFirstHiddenKey) {
+  const AttentionProblem p = problem("lq=8 lk=64 d=6 data=addressed seqlens_k=40");
+  const AttentionInputs inputs = make_inputs(p);
+  const auto needle = [&](std::int64_t i) {
+    std::int64_t best = 0;
+    for (std::int64_t j = 0; j < 64; ++j)
+      if (score(p, inputs, 0, 0, i, j) > score(p, inputs, 0, 0, i, best)) best = j;
+    return best;
+  };
+  EXPECT_EQ(needle(0), 39);
+  EXPECT_EQ(needle(4), 40);
 }
 
 TEST(Families, HugeProductsOverflowF16WithModerateScores) {

@@ -350,7 +350,9 @@ TEST(Observe, AKernelFindsJunkInMemoryThatItDidNotWrite) {
       ASSERT_TRUE(seen.ok());
       for (const std::size_t c : {0, 1, 2}) {
         EXPECT_EQ(std::isnan(seen.o[c]), poison == Poison::nan) << c;
-        if (poison == Poison::finite) EXPECT_GT(std::abs(seen.o[c]), 1e29) << c;
+        if (poison == Poison::finite) {
+          EXPECT_GT(std::abs(seen.o[c]), 1e29) << c;
+        }
       }
     }
 }

@@ -16,18 +16,20 @@
 namespace attest {
 
 CallLimits call_limits(const AttentionProblem& problem) {
-  // A scalar kernel on strided data takes 2 to 4 ns a (query, key, channel) triple; under a
-  // sanitizer 20 times that.
+  // A scalar kernel on strided data takes 2 to 4 ns a (query, key, channel) triple, and some time
+  // to start a head; under a sanitizer 20 times that.
 #ifdef ATTEST_SANITIZED
-  constexpr double kSecondsPerTriple = 80e-9, kLeast = 2.0;
+  constexpr double kSecondsPerTriple = 80e-9, kSecondsPerHead = 40e-6, kLeast = 2.0;
 #else
-  constexpr double kSecondsPerTriple = 4e-9, kLeast = 0.1;
+  constexpr double kSecondsPerTriple = 4e-9, kSecondsPerHead = 2e-6, kLeast = 0.1;
 #endif
-  const double pairs = static_cast<double>(problem.batch) * static_cast<double>(problem.num_heads) *
-                       static_cast<double>(problem.q_len) * static_cast<double>(problem.kv_len);
+  const double heads = static_cast<double>(problem.batch) * static_cast<double>(problem.num_heads);
+  const double pairs =
+      heads * static_cast<double>(problem.q_len) * static_cast<double>(problem.kv_len);
   const double channels = static_cast<double>(problem.head_dim + problem.v_head_dim + 8);
   CallLimits limits;
-  limits.cpu_seconds = std::max(kLeast, 50 * kSecondsPerTriple * pairs * channels);
+  limits.cpu_seconds =
+      std::max(kLeast, 50 * (kSecondsPerTriple * pairs * channels + kSecondsPerHead * heads));
   return limits;
 }
 

@@ -5,6 +5,7 @@
 
 #include "harness/data.hpp"
 #include "harness/generate.hpp"
+#include "harness/unit.hpp"
 #include "properties/judge_outputs.hpp"
 #include "properties/support.hpp"
 
@@ -115,7 +116,11 @@ class Calls {
 
   /// A call in between: its accidents are others' to report.
   void between(const AttentionProblem& problem) {
-    if (!stopped_) context_.call(problem, make_inputs(problem));
+    if (stopped_) return;
+    const CallLimits limits = context_.limits;
+    context_.limits = call_limits(problem);
+    context_.call(problem, make_inputs(problem));
+    context_.limits = limits;
   }
 
   /// The same call with other values where the old ones were.

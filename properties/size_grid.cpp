@@ -63,6 +63,24 @@ void add_decoding(std::vector<Point>& points) {
   }
 }
 
+/// More sequences, heads or rows than 15 or 16 bits count, or than the second axis of a grid of
+/// thread blocks has (65,535).
+void add_counts(std::vector<Point>& points) {
+  const auto add = [&points](std::int64_t batch, std::int64_t heads, std::int64_t q_len) {
+    Point point;
+    point.batch = batch;
+    point.heads = point.kv_heads = heads;
+    point.q_len = q_len;
+    point.kv_len = point.head_dim = point.v_dim = 2;
+    points.push_back(point);
+  };
+  add(65537, 1, 1);
+  add(1, 65537, 1);
+  add(257, 257, 1);
+  add(1, 1, 65537);
+  add(1, 1, 32769);
+}
+
 /// Axes of the same extent, all and each two of them: an index taken for another is in range there.
 void add_collisions(std::vector<Point>& points) {
   constexpr int kAxes = 6;
@@ -97,6 +115,7 @@ std::vector<Point> grid(const Declaration& declaration) {
   add_tile_edges(declaration, points);
   add_remainders(points);
   add_decoding(points);
+  add_counts(points);
   add_collisions(points);
   return points;
 }

@@ -172,6 +172,7 @@ void apply_finding(const Failure& failure, const CallTensor& tensor, CallOutput&
 std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& spec) {
   const Result<AttentionProblem> problem = parse_case(failure.case_line);
   if (!problem || memory_error(*problem)) return std::nullopt;
+  if (problem->layout == Layout::far) return std::nullopt;  // its blocks are hundreds of gigabytes
   const std::unique_ptr<Subject> subject = open_subject(spec);
   FailureCall call;
   call.library = spec.path;
