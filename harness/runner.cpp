@@ -12,6 +12,7 @@
 
 #include "attest/case_line.hpp"
 #include "harness/cluster.hpp"
+#include "harness/diagnose.hpp"
 #include "harness/findings.hpp"
 #include "harness/journal.hpp"
 #include "harness/machine_info.hpp"
@@ -69,7 +70,7 @@ class Run {
   std::string cut_sentence() const;
   bool interrupted() const { return options_.interrupted && *options_.interrupted; }
   void describe_run(Record& record) const;
-  void add_failures(Record& record) const;
+  void add_failures(Record& record);
   void add_notes(Record& record) const;
   void decide(Record& record) const;
 
@@ -328,11 +329,12 @@ void Run::describe_run(Record& record) const {
   record.shard = fmt::format("{}/{}", options_.shard.index, options_.shard.count);
 }
 
-void Run::add_failures(Record& record) const {
+void Run::add_failures(Record& record) {
   for (const Finding& finding : findings_) {
     record.failures.push_back(failure_of(work_, finding, options_.subject_text));
   }
   cluster(work_, results_, findings_, record);
+  if (!interrupted()) diagnose(work_, results_, findings_, workers_, record);
 }
 
 void Run::add_notes(Record& record) const {

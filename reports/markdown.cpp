@@ -58,7 +58,7 @@ std::string cause_text(const CauseView& view, std::size_t number) {
   if (failure.worst) item(worst_sentence(failure));
   const std::string where = where_sentence(failure);
   if (!where.empty()) item(where);
-  if (!view.cause->diagnosis.empty()) item("likely: " + view.cause->diagnosis);
+  if (!view.cause->diagnosis.empty()) item("looks like: " + view.cause->diagnosis);
   item(fmt::format("caught by {}; {}{}", join(view.cause->caught_by, ", "),
                    reruns_sentence(failure),
                    failure.fully_shrunk ? "" : "; not fully shrunk, the budget was spent"));

@@ -106,6 +106,7 @@ void fields(Visitor& visit, S& cause) {
   visit("caught_by", cause.caught_by);
   visit("dtypes", cause.dtypes);
   visit("diagnosis", cause.diagnosis);
+  visit("hypotheses", cause.hypotheses);
   visit("cases", cause.cases);
   visit("smallest", cause.smallest);
   visit("known", cause.known);

@@ -94,7 +94,7 @@ Lines cause_head(const CauseView& view, std::size_t number, std::size_t width,
   if (worst.empty() && !said) add(plain(failure.detail));
   if (!worst.empty() || !where.empty())
     add(worst + (worst.empty() || where.empty() ? "" : "; ") + where);
-  if (!view.cause->diagnosis.empty()) add("likely: " + plain(view.cause->diagnosis));
+  if (!view.cause->diagnosis.empty()) add("looks like: " + plain(view.cause->diagnosis));
   add(fmt::format("caught by {}; {}{}", first_three(view.cause->caught_by),
                   reruns_sentence(failure),
                   failure.fully_shrunk ? "" : "; not fully shrunk, the budget was spent"));

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/diagnose.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <set>
+
+#include "harness/unread.hpp"
+
+namespace attest {
+
+namespace {
+
+bool agree(double actual, double predicted, double tolerance) {
+  if (std::isnan(predicted) || std::isnan(actual))
+    return std::isnan(predicted) && std::isnan(actual);
+  if (std::isinf(predicted) || std::isinf(actual)) return actual == predicted;
+  return std::fabs(actual - predicted) <= tolerance;
+}
+
+bool is_judged(const Sample& sample, std::size_t row, bool of_o) {
+  switch (sample.expected.rows[row]) {
+    case RowKind::unspecified:
+    case RowKind::outside_domain: return false;
+    case RowKind::lowest_only: return false;
+    case RowKind::empty:
+      return of_o ? sample.problem.empty_output != EmptyOutput::unspecified
+                  : sample.problem.empty_lse != EmptyLse::unspecified;
+    case RowKind::ordinary:
+    case RowKind::empty_sink:
+    case RowKind::padding: break;
+  }
+  return true;
+}
+
+struct Counts3 {
+  std::int64_t elements = 0, fitting = 0, telling = 0;
+};
+
+void compare_output(const Sample& sample, const ExpectedTensor& right,
+                    const std::vector<double>& actual, const std::vector<std::uint8_t>& junk,
+                    const std::vector<double>& predicted, const std::vector<double>& tolerance,
+                    const std::vector<std::uint8_t>& unwritten, std::size_t width,
+                    Counts3& counts) {
+  for (std::size_t flat = 0; flat < actual.size(); ++flat) {
+    const std::size_t row = flat / width;
+    if (!is_judged(sample, row, width != 0 && &right == &sample.expected.o)) continue;
+    const double allowed = right.t_mixed[flat];
+    const bool wrong = !agree(actual[flat], right.value[flat], allowed);
+    if (unwritten[row] || std::isnan(tolerance[flat])) {
+      // Predicted to hold what was there before.
+      if (!unwritten[row]) continue;
+      ++counts.elements;
+      counts.fitting += junk[flat] != 0;
+      counts.telling += junk[flat] != 0;
+      continue;
+    }
+    const bool differs = !agree(predicted[flat], right.value[flat], tolerance[flat] + allowed);
+    if (!wrong && !differs) continue;
+    ++counts.elements;
+    if (!agree(actual[flat], predicted[flat], tolerance[flat])) continue;
+    ++counts.fitting;
+    counts.telling += differs;
+  }
+}
+
+}  // namespace
+
+std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem) {
+  context.limits = call_limits(problem);
+  const Observation& seen = context.first(problem);
+  if (!seen.ok()) return std::nullopt;
+  Sample sample{problem, context.inputs(problem), context.declaration().profile_for(problem.dtype),
+                context.expected(problem), seen};
+  tell(context.declaration(), sample.problem, sample.inputs);
+  return sample;
+}
+
+bool Fit::good() const {
+  constexpr double kShare = 0.95;
+  // Three numbers that match by chance are a chance of 1e-6 at the coarsest precision.
+  constexpr std::int64_t kLeastTelling = 3;
+  return telling >= kLeastTelling &&
+         static_cast<double>(fitting) >= kShare * static_cast<double>(elements) &&
+         static_cast<double>(samples_fitting) >= kShare * static_cast<double>(samples);
+}
+
+void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit) {
+  Counts3 counts;
+  Variant variant{sample.problem, sample.inputs, sample.profile};
+  const bool applies = !hypothesis.applies || hypothesis.applies(sample.problem);
+  if (applies) hypothesis.change(variant);
+  const Prediction predicted = predict(variant);
+  const auto channels = static_cast<std::size_t>(sample.problem.v_head_dim);
+  if (channels > 0)
+    compare_output(sample, sample.expected.o, sample.seen.o, sample.seen.o_junk, predicted.o,
+                   predicted.o_tolerance, predicted.o_unwritten, channels, counts);
+  compare_output(sample, sample.expected.lse, sample.seen.lse, sample.seen.lse_junk, predicted.lse,
+                 predicted.lse_tolerance, predicted.lse_unwritten, 1, counts);
+  if (counts.elements == 0) return;
+  fit.elements += counts.elements;
+  fit.fitting += counts.fitting;
+  fit.telling += counts.telling;
+  ++fit.samples;
+  fit.samples_fitting +=
+      static_cast<double>(counts.fitting) >= 0.95 * static_cast<double>(counts.elements);
+}
+
+std::vector<Fit> likely_mistakes(const std::vector<Sample>& samples) {
+  constexpr std::size_t kMost = 3;
+  std::vector<Fit> fits;
+  for (const Hypothesis& hypothesis : hypotheses()) {
+    Fit fit;
+    fit.hypothesis = &hypothesis;
+    const int most_misses = static_cast<int>(samples.size() / 20);
+    for (const Sample& sample : samples) {
+      compare(hypothesis, sample, fit);
+      if (fit.samples - fit.samples_fitting > most_misses) break;
+    }
+    if (fit.good()) fits.push_back(fit);
+  }
+  // Stable: of two that fit alike the one registered as the more ordinary comes first.
+  std::stable_sort(fits.begin(), fits.end(), [](const Fit& a, const Fit& b) {
+    const auto misses = [](const Fit& fit) { return fit.elements - fit.fitting; };
+    const bool a_whole = misses(a) == 0, b_whole = misses(b) == 0;
+    if (a_whole != b_whole) return a_whole;
+    return a.hypothesis->rank != b.hypothesis->rank ? a.hypothesis->rank < b.hypothesis->rank
+                                                    : a.telling > b.telling;
+  });
+  std::set<std::string> families;
+  std::vector<Fit> best;
+  for (const Fit& fit : fits)
+    if (best.size() < kMost && families.insert(family_of(fit.hypothesis->id)).second)
+      best.push_back(fit);
+  return best;
+}
+
+std::string diagnosis_text(const std::vector<Fit>& fits) {
+  std::string text;
+  for (const Fit& fit : fits) {
+    if (!text.empty()) text += "; or ";
+    text += fmt::format("{} (fits {} of {})", fit.hypothesis->sentence, fit.fitting, fit.elements);
+  }
+  return text;
+}
+
+namespace {
+
+/// What a prediction can speak of.
+bool is_about_values(Reason reason) {
+  return reason == Reason::wrong_value || reason == Reason::nan_leak ||
+         reason == Reason::nan_lost || reason == Reason::law_broken || reason == Reason::biased ||
+         reason == Reason::unwritten;
+}
+
+std::int64_t triples(const AttentionProblem& p) {
+  return p.batch * p.num_heads * p.q_len * p.kv_len * (p.head_dim + p.v_head_dim + 4);
+}
+
+/// Up to `most` of the positions, spread evenly.
+std::vector<std::size_t> spread(const std::vector<std::size_t>& positions, std::size_t most) {
+  if (positions.size() <= most) return positions;
+  std::vector<std::size_t> chosen;
+  for (std::size_t n = 0; n < most; ++n) chosen.push_back(positions[n * positions.size() / most]);
+  return chosen;
+}
+
+/// Cases of one cause, the smallest first, and passing ones.
+struct Cases {
+  std::vector<AttentionProblem> failing, passing;
+};
+
+Cases cases_of(const WorkList& work, const std::vector<UnitResult>& results,
+               const std::vector<Finding>& findings, const Record& record, const Cause& cause) {
+  constexpr std::size_t kMostFailing = 24, kMostAlike = 24, kMostOthers = 40;
+  constexpr std::int64_t kMostTriples = 2'000'000;
+  Cases cases;
+  cases.failing.push_back(findings[static_cast<std::size_t>(cause.smallest)].minimal);
+  std::set<std::size_t> failing;
+  std::uint64_t common = ~std::uint64_t{0};
+  for (std::size_t f = 0; f < findings.size(); ++f) {
+    if (record.failures[f].cause != cause.id) continue;
+    failing.insert(findings[f].cases.begin(), findings[f].cases.end());
+    common &= findings[f].needs.features;
+  }
+  const auto add = [&](const std::vector<std::size_t>& positions,
+                       std::vector<AttentionProblem>& to) {
+    for (const std::size_t position : positions)
+      if (const auto problem = problem_of(work, work.units[position]);
+          problem && triples(*problem) <= kMostTriples)
+        to.push_back(*problem);
+  };
+  add(spread({failing.begin(), failing.end()}, kMostFailing), cases.failing);
+  std::vector<std::size_t> alike, others;
+  for (std::size_t position = 0; position < results.size(); ++position) {
+    const UnitResult& result = results[position];
+    if (!result.done || result.cases.empty() || failing.count(position) > 0) continue;
+    if (!std::all_of(result.cases.begin(), result.cases.end(),
+                     [](const CaseOutcome& outcome) { return outcome.verdict == Verdict::pass; }))
+      continue;
+    ((common & ~result.features) == 0 && common != 0 ? alike : others).push_back(position);
+  }
+  add(spread(alike, kMostAlike), cases.passing);
+  add(spread(others, kMostOthers), cases.passing);
+  return cases;
+}
+
+void diagnose_cause(CaseContext& context, const Cases& cases, Cause& cause) {
+  // About half a second of predictions, counted so that every machine looks at the same.
+  constexpr std::int64_t kMostWork = 20'000'000;
+  std::vector<Sample> samples;
+  std::int64_t work = 0;
+  for (const auto* list : {&cases.failing, &cases.passing})
+    for (const AttentionProblem& problem : *list) {
+      if (work > kMostWork) break;
+      if (std::optional<Sample> sample = take_sample(context, problem)) {
+        work += triples(problem);
+        samples.push_back(std::move(*sample));
+      }
+    }
+  const std::vector<Fit> fits = likely_mistakes(samples);
+  cause.diagnosis = diagnosis_text(fits);
+  for (const Fit& fit : fits) cause.hypotheses.push_back(fit.hypothesis->id);
+}
+
+}  // namespace
+
+void diagnose(const WorkList& work, const std::vector<UnitResult>& results,
+              const std::vector<Finding>& findings, Workers& workers, Record& record) {
+  std::vector<Cause*> causes;
+  for (Cause& cause : record.causes)
+    if (is_about_values(cause.reason)) causes.push_back(&cause);
+  workers.for_each(
+      causes.size(), [](std::size_t) { return true; },
+      [&](Worker& worker, std::size_t c) {
+        diagnose_cause(*worker.context, cases_of(work, results, findings, record, *causes[c]),
+                       *causes[c]);
+      });
+}
+
+}  // namespace attest
