@@ -37,7 +37,21 @@ bool is_judged(const Sample& sample, std::size_t row, bool of_o) {
   return true;
 }
 
-struct Counts3 {
+std::int64_t count_wrong(const Sample& sample) {
+  std::int64_t wrong = 0;
+  const auto count = [&](const ExpectedTensor& right, const std::vector<double>& actual,
+                         std::int64_t width, bool of_o) {
+    for (std::size_t flat = 0; flat < actual.size(); ++flat)
+      wrong += is_judged(sample, flat / static_cast<std::size_t>(width), of_o) &&
+               !agree(actual[flat], right.value[flat], right.t_mixed[flat]);
+  };
+  count(sample.expected.o, sample.seen.o, std::max<std::int64_t>(sample.problem.v_head_dim, 1),
+        true);
+  count(sample.expected.lse, sample.seen.lse, 1, false);
+  return wrong;
+}
+
+struct Counted {
   std::int64_t elements = 0, fitting = 0, telling = 0;
 };
 
@@ -45,7 +59,7 @@ void compare_output(const Sample& sample, const ExpectedTensor& right,
                     const std::vector<double>& actual, const std::vector<std::uint8_t>& junk,
                     const std::vector<double>& predicted, const std::vector<double>& tolerance,
                     const std::vector<std::uint8_t>& unwritten, std::size_t width,
-                    Counts3& counts) {
+                    Counted& counts) {
   for (std::size_t flat = 0; flat < actual.size(); ++flat) {
     const std::size_t row = flat / width;
     if (!is_judged(sample, row, width != 0 && &right == &sample.expected.o)) continue;
@@ -68,6 +82,30 @@ void compare_output(const Sample& sample, const ExpectedTensor& right,
   }
 }
 
+/// How much of the error of one output a rounding accounts for.
+void compare_errors(const Sample& sample, const ExpectedTensor& right,
+                    const std::vector<double>& actual, const std::vector<double>& predicted,
+                    const std::vector<double>& tolerance, std::size_t width, bool of_o, Fit& fit) {
+  constexpr double kMost = 100;  // so that no single element decides
+  const DType lse_type = sample.problem.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType type = of_o ? sample.problem.dtype : lse_type;
+  for (std::size_t flat = 0; flat < actual.size(); ++flat) {
+    const std::size_t row = flat / width;
+    if (sample.expected.rows[row] != RowKind::ordinary || std::isnan(tolerance[flat])) continue;
+    const double unit = right.t_mixed[flat];
+    if (!(unit > 0) || !std::isfinite(right.value[flat])) continue;
+    const auto error = [&](double of) {
+      const double ratio = std::fabs(actual[flat] - round_to(type, of)) / unit;
+      return ratio < kMost ? ratio : kMost;
+    };
+    const double whole = error(right.value[flat]), left = error(predicted[flat]);
+    fit.error += whole * whole;
+    fit.unexplained += left * left;
+    fit.elements += whole > 1;
+    fit.fitting += whole > 1 && left <= 1;
+  }
+}
+
 }  // namespace
 
 std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem) {
@@ -77,10 +115,14 @@ std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& 
   Sample sample{problem, context.inputs(problem), context.declaration().profile_for(problem.dtype),
                 context.expected(problem), seen};
   tell(context.declaration(), sample.problem, sample.inputs);
+  sample.wrong = count_wrong(sample);
   return sample;
 }
 
 bool Fit::good() const {
+  constexpr double kExplained = 0.8;
+  constexpr std::int64_t kLeastWrong = 5;
+  if (hypothesis->is_rounding) return elements >= kLeastWrong && explained() >= kExplained;
   constexpr double kShare = 0.95;
   // Three numbers that match by chance are a chance of 1e-6 at the coarsest precision.
   constexpr std::int64_t kLeastTelling = 3;
@@ -90,12 +132,25 @@ bool Fit::good() const {
 }
 
 void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit) {
-  Counts3 counts;
-  Variant variant{sample.problem, sample.inputs, sample.profile};
   const bool applies = !hypothesis.applies || hypothesis.applies(sample.problem);
-  if (applies) hypothesis.change(variant);
+  if (!applies) {  // predicts what is right
+    fit.elements += sample.wrong;
+    fit.samples += sample.wrong > 0;
+    return;
+  }
+  Counted counts;
+  Variant variant{sample.problem, sample.inputs, sample.profile};
+  hypothesis.change(variant);
   const Prediction predicted = predict(variant);
   const auto channels = static_cast<std::size_t>(sample.problem.v_head_dim);
+  if (hypothesis.is_rounding) {
+    if (channels > 0)
+      compare_errors(sample, sample.expected.o, sample.seen.o, predicted.o, predicted.o_tolerance,
+                     channels, true, fit);
+    compare_errors(sample, sample.expected.lse, sample.seen.lse, predicted.lse,
+                   predicted.lse_tolerance, 1, false, fit);
+    return;
+  }
   if (channels > 0)
     compare_output(sample, sample.expected.o, sample.seen.o, sample.seen.o_junk, predicted.o,
                    predicted.o_tolerance, predicted.o_unwritten, channels, counts);
@@ -110,13 +165,16 @@ void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit) {
       static_cast<double>(counts.fitting) >= 0.95 * static_cast<double>(counts.elements);
 }
 
-std::vector<Fit> likely_mistakes(const std::vector<Sample>& samples) {
-  constexpr std::size_t kMost = 3;
+namespace {
+
+/// Hypotheses that predict every element.
+std::vector<Fit> fitting_mistakes(const std::vector<Sample>& samples) {
+  const int most_misses = static_cast<int>(samples.size() / 20);
   std::vector<Fit> fits;
   for (const Hypothesis& hypothesis : hypotheses()) {
+    if (hypothesis.is_rounding) continue;
     Fit fit;
     fit.hypothesis = &hypothesis;
-    const int most_misses = static_cast<int>(samples.size() / 20);
     for (const Sample& sample : samples) {
       compare(hypothesis, sample, fit);
       if (fit.samples - fit.samples_fitting > most_misses) break;
@@ -125,12 +183,42 @@ std::vector<Fit> likely_mistakes(const std::vector<Sample>& samples) {
   }
   // Stable: of two that fit alike the one registered as the more ordinary comes first.
   std::stable_sort(fits.begin(), fits.end(), [](const Fit& a, const Fit& b) {
-    const auto misses = [](const Fit& fit) { return fit.elements - fit.fitting; };
-    const bool a_whole = misses(a) == 0, b_whole = misses(b) == 0;
+    const bool a_whole = a.fitting == a.elements, b_whole = b.fitting == b.elements;
     if (a_whole != b_whole) return a_whole;
     return a.hypothesis->rank != b.hypothesis->rank ? a.hypothesis->rank < b.hypothesis->rank
                                                     : a.telling > b.telling;
   });
+  return fits;
+}
+
+/// Narrow formats, those that leave least of the error first; only those that leave about as
+/// little as the best one.
+std::vector<Fit> fitting_roundings(const std::vector<Sample>& samples) {
+  constexpr std::size_t kFirstLook = 6, kMost = 25;
+  std::vector<Fit> fits;
+  for (const Hypothesis& hypothesis : hypotheses()) {
+    if (!hypothesis.is_rounding) continue;
+    Fit fit;
+    fit.hypothesis = &hypothesis;
+    for (std::size_t n = 0; n < samples.size() && n < kMost; ++n) {
+      compare(hypothesis, samples[n], fit);
+      if (n >= kFirstLook && fit.explained() < 0.5) break;
+    }
+    if (fit.good()) fits.push_back(fit);
+  }
+  std::stable_sort(fits.begin(), fits.end(),
+                   [](const Fit& a, const Fit& b) { return a.explained() > b.explained(); });
+  while (!fits.empty() && 1 - fits.back().explained() > 3 * (1 - fits.front().explained()) + 0.02)
+    fits.pop_back();
+  return fits;
+}
+
+}  // namespace
+
+std::vector<Fit> likely_mistakes(const std::vector<Sample>& samples) {
+  constexpr std::size_t kMost = 3;
+  std::vector<Fit> fits = fitting_mistakes(samples);
+  if (fits.empty()) fits = fitting_roundings(samples);
   std::set<std::string> families;
   std::vector<Fit> best;
   for (const Fit& fit : fits)
@@ -143,7 +231,11 @@ std::string diagnosis_text(const std::vector<Fit>& fits) {
   std::string text;
   for (const Fit& fit : fits) {
     if (!text.empty()) text += "; or ";
-    text += fmt::format("{} (fits {} of {})", fit.hypothesis->sentence, fit.fitting, fit.elements);
+    text += fit.hypothesis->is_rounding
+                ? fmt::format("{} ({:.0f} % of the error)", fit.hypothesis->sentence,
+                              100 * fit.explained())
+                : fmt::format("{} (fits {} of {})", fit.hypothesis->sentence, fit.fitting,
+                              fit.elements);
   }
   return text;
 }

@@ -22,6 +22,7 @@ struct Sample {
   PrecisionProfile profile;
   Expected expected;
   Observation seen;
+  std::int64_t wrong = 0;  ///< elements beyond their tolerance
 };
 
 /// nullopt where the call brought no outputs: refused, or an accident.
@@ -34,6 +35,10 @@ struct Fit {
   std::int64_t fitting = 0;   ///< of them: as predicted
   std::int64_t telling = 0;   ///< of the fitting ones: predicted to be other than right
   int samples = 0, samples_fitting = 0;
+  /// Of a rounding: squared errors in units of the tolerance, against the right answer and against
+  /// the prediction.
+  double error = 0, unexplained = 0;
+  double explained() const { return error > 0 ? 1 - unexplained / error : 0; }
   bool good() const;
 };
 

@@ -28,6 +28,9 @@ struct Hypothesis {
   bool (*applies)(const AttentionProblem&) = nullptr;
   /// Makes the mistake.
   std::function<void(Variant&)> change;
+  /// Arithmetic in a narrower format: judged by the share of the error that it accounts for, since
+  /// the errors are small and some of them come from elsewhere.
+  bool is_rounding = false;
 };
 
 /// Sorted by rank, then id, whatever the link order.

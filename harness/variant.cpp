@@ -142,7 +142,15 @@ void Forward::average(const RowAt& at, const WeighedRow& row, const Errors& erro
   out.max = row.max;
   out.sum = row.sum;
   out.lse = row.max + std::log(row.sum);
-  for (std::size_t n = 0; n < row.keys.size(); ++n) {
+  for (std::size_t n = 0; v_.accumulate && n < row.keys.size(); ++n)
+    for (std::int64_t c = 0; c < width; ++c) {
+      double& sum = out.o[static_cast<std::size_t>(c)];
+      sum = v_.accumulate(sum, row.dropout[n] * row.weight[n] *
+                                   values_[static_cast<std::size_t>(row.keys[n] * width + c)]);
+    }
+  if (v_.accumulate)
+    for (double& o : out.o) o /= row.sum;
+  for (std::size_t n = 0; !v_.accumulate && n < row.keys.size(); ++n) {
     const double weight = row.dropout[n] == 0 ? 0 : row.dropout[n] * row.weight[n] / row.sum;
     const double* v = values_.data() + row.keys[n] * width;
     // A kernel multiplies by a weight of 0 too, so that NaN stays NaN.

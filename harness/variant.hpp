@@ -80,6 +80,7 @@ struct Variant {
   std::function<double(const double* q, const double* k, std::int64_t channels)> dot;
   std::function<double(const PairAt&, const ScoreParts&)> score;
   std::function<void(const RowAt&, WeighedRow&)> weigh;
+  std::function<double(double sum, double product)> accumulate;  ///< o before it is divided
   std::function<void(const RowAt&, RowOutput&)> finish;
   std::function<void(Prediction&)> last;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // attest list: what there is to check with, and to check.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "attest/names.hpp"
+#include "harness/hypothesis.hpp"
 #include "harness/requirement.hpp"
 #include "harness/suite.hpp"
 #include "reports/format.hpp"
@@ -55,6 +56,16 @@ void list_requirements() {
                 requirement.sentence + (requirement.level == Level::advisory ? " (advisory)" : ""));
 }
 
+void list_hypotheses() {
+  fmt::print("Hypotheses of the diagnosis (what a wrong output is compared with)\n");
+  std::string family;
+  for (const Hypothesis& hypothesis : hypotheses()) {
+    if (family_of(hypothesis.id) == family) continue;
+    family = family_of(hypothesis.id);
+    print_entry(family, hypothesis.sentence);
+  }
+}
+
 void list_suites() {
   fmt::print("Suites (--suite NAME)\n");
   for (const Suite& suite : suites())
@@ -87,9 +98,11 @@ void list_formats() {
 struct Section {
   const char* name;
   void (*print)();
+  bool always = true;  ///< false: only where asked for, being long
 };
 constexpr Section kSections[] = {{"implementations", list_implementations},
                                  {"requirements", list_requirements},
+                                 {"hypotheses", list_hypotheses, false},
                                  {"suites", list_suites},
                                  {"families", list_families},
                                  {"features", list_features},
@@ -105,8 +118,8 @@ void print_sections(const std::vector<std::string>& wanted) {
   }
   bool first = true;
   for (const Section& section : kSections) {
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), section.name) == wanted.end())
-      continue;
+    const bool named = std::find(wanted.begin(), wanted.end(), section.name) != wanted.end();
+    if (wanted.empty() ? !section.always : !named) continue;
     if (!first) fmt::print("\n");
     first = false;
     section.print();
@@ -116,6 +129,11 @@ void print_sections(const std::vector<std::string>& wanted) {
 ExitCode run(const Arguments& arguments) {
   const std::vector<std::string>& words = arguments.positionals.at("WHAT");
   if (arguments.has("--names")) {
+    if (words == std::vector<std::string>{"hypotheses"}) {
+      for (const Hypothesis& hypothesis : hypotheses())
+        fmt::print("{} {}\n", hypothesis.id, fmt::join(hypothesis.explains, " "));
+      return ExitCode::conformant;
+    }
     for (const std::string& name : built_in_names()) fmt::print("{}\n", name);
     return ExitCode::conformant;
   }
@@ -147,9 +165,10 @@ ATTEST_COMMAND(
             "  attest list --names              the built-in kernels, one a line, for scripts\n"
             "  attest list --records a.json b.json   a table of verdicts",
         .positionals = {{"WHAT",
-                         "implementations, requirements, suites, families, features or formats",
+                         "implementations, requirements, hypotheses, suites, families, features or "
+                         "formats",
                          false, true}},
-        .options = {{"--names", "", "only the names of the built-in kernels"},
+        .options = {{"--names", "", "only the names of the built-in kernels, or of hypotheses"},
                     {"--records", "", "the words are records: print their verdicts as a table"}},
         .run = run,
     });
