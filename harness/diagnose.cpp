@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "attest/case_line.hpp"
 #include "harness/unread.hpp"
 
 namespace attest {
@@ -119,6 +120,45 @@ std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& 
   return sample;
 }
 
+namespace {
+
+/// body(of_o, flat, row, width) for every judged element of both outputs, until it returns true.
+template <class Body>
+bool any_judged(const Sample& sample, Body&& body) {
+  const auto width = static_cast<std::size_t>(sample.problem.v_head_dim);
+  for (std::size_t flat = 0; flat < sample.seen.o.size(); ++flat)
+    if (is_judged(sample, flat / width, true) && body(true, flat, flat / width)) return true;
+  for (std::size_t row = 0; row < sample.seen.lse.size(); ++row)
+    if (is_judged(sample, row, false) && body(false, row, row)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool agrees(const Sample& sample, const Prediction& p) {
+  return !any_judged(sample, [&](bool of_o, std::size_t flat, std::size_t row) {
+    if ((of_o ? p.o_unwritten : p.lse_unwritten)[row])
+      return (of_o ? sample.seen.o_junk : sample.seen.lse_junk)[flat] == 0;
+    const double tolerance = (of_o ? p.o_tolerance : p.lse_tolerance)[flat];
+    if (std::isnan(tolerance)) return false;
+    return !agree((of_o ? sample.seen.o : sample.seen.lse)[flat], (of_o ? p.o : p.lse)[flat],
+                  tolerance);
+  });
+}
+
+std::optional<Place> telling_element(const Sample& sample, const Prediction& a,
+                                     const Prediction& b) {
+  Place place;
+  const bool found = any_judged(sample, [&](bool of_o, std::size_t flat, std::size_t) {
+    const double tolerance = (of_o ? a.o_tolerance : a.lse_tolerance)[flat] +
+                             (of_o ? b.o_tolerance : b.lse_tolerance)[flat];
+    if (std::isnan(tolerance)) return false;
+    place = {of_o, flat};
+    return !agree((of_o ? a.o : a.lse)[flat], (of_o ? b.o : b.lse)[flat], tolerance);
+  });
+  return found ? std::optional(place) : std::nullopt;
+}
+
 bool Fit::good() const {
   constexpr double kExplained = 0.8;
   constexpr std::int64_t kLeastWrong = 5;
@@ -139,7 +179,7 @@ void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit) {
     return;
   }
   Counted counts;
-  Variant variant{sample.problem, sample.inputs, sample.profile};
+  Variant variant{sample.problem, sample.problem, sample.inputs, sample.profile};
   hypothesis.change(variant);
   const Prediction predicted = predict(variant);
   const auto channels = static_cast<std::size_t>(sample.problem.v_head_dim);
@@ -180,6 +220,18 @@ std::vector<Fit> fitting_mistakes(const std::vector<Sample>& samples) {
       if (fit.samples - fit.samples_fitting > most_misses) break;
     }
     if (fit.good()) fits.push_back(fit);
+    if (const char* debug = getenv("ATTEST_DBG"); debug && hypothesis.id.rfind(debug, 0) == 0) {
+      fmt::print(stderr, "DBG {} samples {}/{} elements {}/{} telling {}\n", hypothesis.id,
+                 fit.samples_fitting, fit.samples, fit.fitting, fit.elements, fit.telling);
+      for (const Sample& sample : samples) {
+        Fit one;
+        one.hypothesis = &hypothesis;
+        compare(hypothesis, sample, one);
+        if (one.samples != one.samples_fitting)
+          fmt::print(stderr, "   {}/{} wrong {} {}\n", one.fitting, one.elements, sample.wrong,
+                     print_case(sample.problem));
+      }
+    }
   }
   // Stable: of two that fit alike the one registered as the more ordinary comes first.
   std::stable_sort(fits.begin(), fits.end(), [](const Fit& a, const Fit& b) {

@@ -45,6 +45,17 @@ struct Fit {
 /// What a hypothesis says of one sample, added to `fit`.
 void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit);
 
+/// Every judged element is as predicted.
+bool agrees(const Sample& sample, const Prediction& prediction);
+
+/// The first judged element on which two predictions contradict each other.
+struct Place {
+  bool of_o = true;
+  std::size_t flat = 0;
+};
+std::optional<Place> telling_element(const Sample& sample, const Prediction& a,
+                                     const Prediction& b);
+
 /// The hypotheses that fit, best first, at most three. The first sample should be the smallest
 /// failing one: it rules out most of them at little cost.
 std::vector<Fit> likely_mistakes(const std::vector<Sample>& samples);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/layout.hpp"
 #include "reference/alibi.hpp"
 #include "reference/definition.hpp"
 #include "reference/row_kind.hpp"
@@ -33,10 +34,15 @@ class Forward {
   void row(const RowAt& at);
   void weigh(const RowAt& at, WeighedRow& row, Errors& errors);
   void average(const RowAt& at, const WeighedRow& row, const Errors& errors, RowOutput& out);
+  std::int64_t query_position(const Rows& rows, std::int64_t i) const;
+  std::int64_t key_position(const Rows& rows, std::int64_t j) const;
   void empty(const RowAt& at, double sink, RowOutput& out) const;
   void store(const RowAt& at, const RowOutput& out);
   double sink_of(std::int64_t h) const {
     return in_.sink.present ? in_.sink.at(0, h, 0, 0) : kNone;
+  }
+  bool in_tables(std::int64_t position) const {
+    return position >= tables_.first && position < tables_.first + tables_.count;
   }
   std::vector<double> rotated(const Dense<double>& tensor, std::int64_t b, std::int64_t h,
                               std::int64_t count,
@@ -47,6 +53,8 @@ class Forward {
   const AttentionInputs& in_;
   const PrecisionProfile& u_;
   std::vector<double> q_, k_, values_;  ///< of one head, row-major
+  PositionRange tables_;                ///< positions that the call's RoPE tables cover
+  bool key_outside_tables_ = false;
   std::vector<double> o_error_;
   double lse_error_ = 0;
   Prediction out_;
@@ -214,6 +222,10 @@ void Forward::row(const RowAt& at) {
       average(at, weighed, errors, out);
   }
   if (v_.finish) v_.finish(at, out);
+  // A kernel that reads the tables finds nothing there.
+  if (at.segment && p_.rope != RopePairing::none &&
+      (key_outside_tables_ || (v_.rotate_q && !in_tables(query_position(*at.rows, at.i)))))
+    out.o_unknown = out.lse_unknown = true;
   store(at, out);
 }
 
@@ -222,37 +234,47 @@ void Forward::store(const RowAt& at, const RowOutput& out) {
   const std::size_t width = out.o.size();
   for (std::size_t c = 0; c < width; ++c) {
     out_.o[row * width + c] = out.o[c];
+    // NaN and Inf are compared as they are.
     out_.o_tolerance[row * width + c] =
-        2 * (o_error_[c] + std::fabs(out.o[c]) * u_.u_out + u_.eta_out);
+        std::isfinite(out.o[c]) ? 2 * (o_error_[c] + std::fabs(out.o[c]) * u_.u_out + u_.eta_out)
+                                : 0;
   }
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   if (out.o_unknown)
     for (std::size_t c = 0; c < width; ++c) out_.o_tolerance[row * width + c] = kUnknown;
   const double u_lse = p_.dtype == DType::f64 ? 0x1p-53 : 0x1p-24;
   out_.lse[row] = out.lse;
-  out_.lse_tolerance[row] = 2 * (lse_error_ + std::fabs(out.lse) * u_lse + 0x1p-149);
+  out_.lse_tolerance[row] =
+      std::isfinite(out.lse) ? 2 * (lse_error_ + std::fabs(out.lse) * u_lse + 0x1p-149) : 0;
   if (out.lse_unknown) out_.lse_tolerance[row] = kUnknown;
   out_.o_unwritten[row] = out.o_unwritten;
   out_.lse_unwritten[row] = out.lse_unwritten;
 }
 
+std::int64_t Forward::query_position(const Rows& rows, std::int64_t i) const {
+  std::int64_t right = rows.real_query(i) ? qpos(rows.of_query(i), i) : 0;
+  if (rows.real_query(i) && !v_.query_offset_in_angles) right -= rows.of_query(i).offset;
+  return v_.query_angle_position ? v_.query_angle_position(i, right) : right;
+}
+
+std::int64_t Forward::key_position(const Rows& rows, std::int64_t j) const {
+  const std::int64_t right = rows.real_key(j) ? kpos(rows.of_key(j), j) : 0;
+  return v_.key_angle_position ? v_.key_angle_position(j, right) : right;
+}
+
 void Forward::head(std::int64_t b, std::int64_t h, const Rows& rows) {
   RowAt at{b, h, v_.kv_head ? v_.kv_head(h) : kv_head(p_, h), 0, 0, &rows, nullptr};
   const bool rope = p_.rope != RopePairing::none;
-  const auto query_position = [&](std::int64_t i) {
-    std::int64_t right = rows.real_query(i) ? qpos(rows.of_query(i), i) : 0;
-    if (rows.real_query(i) && !v_.query_offset_in_angles) right -= rows.of_query(i).offset;
-    return v_.query_angle_position ? v_.query_angle_position(i, right) : right;
-  };
-  const auto key_position = [&](std::int64_t j) {
-    const std::int64_t right = rows.real_key(j) ? kpos(rows.of_key(j), j) : 0;
-    return v_.key_angle_position ? v_.key_angle_position(j, right) : right;
-  };
-  q_ = rope && v_.rotate_q ? rotated(in_.q, b, h, p_.q_len, query_position)
+  const auto query = [&](std::int64_t i) { return query_position(rows, i); };
+  const auto key = [&](std::int64_t j) { return key_position(rows, j); };
+  key_outside_tables_ = false;
+  for (std::int64_t j = 0; rope && v_.rotate_k && j < p_.kv_len; ++j)
+    key_outside_tables_ |= rows.real_key(j) && !in_tables(key(j));
+  q_ = rope && v_.rotate_q ? rotated(in_.q, b, h, p_.q_len, query)
                            : rows_of_head(in_.q, b, h, p_.q_len);
-  k_ = rope && v_.rotate_k ? rotated(in_.k, b, at.kv, p_.kv_len, key_position)
+  k_ = rope && v_.rotate_k ? rotated(in_.k, b, at.kv, p_.kv_len, key)
                            : rows_of_head(in_.k, b, at.kv, p_.kv_len);
-  values_ = rope && v_.rotate_v ? rotated(in_.v, b, at.kv, p_.kv_len, key_position)
+  values_ = rope && v_.rotate_v ? rotated(in_.v, b, at.kv, p_.kv_len, key)
                                 : rows_of_head(in_.v, b, at.kv, p_.kv_len);
   for (at.i = 0; at.i < p_.q_len; ++at.i) {
     at.segment = rows.real_query(at.i) ? &rows.of_query(at.i) : nullptr;
@@ -262,6 +284,7 @@ void Forward::head(std::int64_t b, std::int64_t h, const Rows& rows) {
 }
 
 Prediction Forward::run() {
+  if (v_.told.rope != RopePairing::none) tables_ = rope_positions(v_.told);
   const auto rows = static_cast<std::size_t>(p_.batch * p_.num_heads * p_.q_len);
   const std::size_t elements = rows * static_cast<std::size_t>(p_.v_head_dim);
   out_.o.assign(elements, 0);

@@ -70,7 +70,8 @@ struct Prediction {
 };
 
 struct Variant {
-  AttentionProblem problem;  ///< that the mistaken kernel believes in
+  const AttentionProblem& told;  ///< the call as it was made
+  AttentionProblem problem;      ///< that the mistaken kernel believes in
   AttentionInputs inputs;
   const PrecisionProfile& profile;
 

@@ -23,6 +23,7 @@
 #include "tools/command.hpp"
 #include "tools/failure_calls.hpp"
 #include "tools/last_run.hpp"
+#include "tools/probe_subject.hpp"
 #include "tools/run_support.hpp"
 
 namespace attest {
@@ -260,6 +261,16 @@ void check_exit_code_option(const Arguments& arguments) {
     throw CommandError("--exit-code wants plain or bisect, got '" + code + "'");
 }
 
+/// A kernel that says nothing of itself is probed, and checked against what was found.
+void assume_declaration(RunOptions& options) {
+  OpenError error;
+  if (open_in_host(options.subject, error) || !error.undeclared) return;
+  const ProbeReport report = probe_subject(options.subject);
+  options.subject.declaration = print_declaration(report.declaration);
+  fmt::print(stderr, "{} declares nothing; probed, and checked as if it declared:\n  {}\n",
+             plain(report.kernel), options.subject.declaration);
+}
+
 ExitCode run(const Arguments& arguments) {
   const std::vector<Report> reports = read_reports(arguments);
   const std::string pages = arguments.value("--pages");
@@ -268,6 +279,7 @@ ExitCode run(const Arguments& arguments) {
   const Bar bar = read_bar(arguments);
   check_exit_code_option(arguments);
   RunOptions options = read_options(arguments);
+  assume_declaration(options);
   check_baseline(bar, options.subject);
   if (arguments.has("--list-only")) return print_cases(options);
   options.interrupted = &catch_interrupts();

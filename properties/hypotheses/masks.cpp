@@ -63,12 +63,12 @@ ATTEST_HYPOTHESIS(mask_batch_as_head,
                    .change = [](Variant& v) { reread(v, own_h, own_b, false); }});
 ATTEST_HYPOTHESIS(mask_head_zero, {.id = "mask_of_first_head",
                                    .sentence = "every head gets the mask of the first",
-                                   .explains = {"mask_broadcast_wrong_axis"},
+                                   .explains = {"mask_broadcast_wrong_axis", "mask_of_head_0"},
                                    .applies = has_mask,
                                    .change = [](Variant& v) { reread(v, own_b, zero, false); }});
 ATTEST_HYPOTHESIS(mask_batch_zero, {.id = "mask_of_first_batch",
                                     .sentence = "every sequence gets the mask of the first",
-                                    .explains = {"mask_broadcast_wrong_axis"},
+                                    .explains = {"mask_broadcast_wrong_axis", "mask_of_sequence_0"},
                                     .applies = has_mask,
                                     .change = [](Variant& v) { reread(v, zero, own_h, false); }});
 ATTEST_HYPOTHESIS(mask_kv_head, {.id = "mask_of_kv_head",
@@ -83,7 +83,8 @@ ATTEST_HYPOTHESIS(mask_transposed, {.id = "mask_transposed",
                                     .change = [](Variant& v) { reread(v, own_b, own_h, true); }});
 ATTEST_HYPOTHESIS(mask_row_zero, {.id = "mask_of_first_row",
                                   .sentence = "every query gets the first row of the mask",
-                                  .explains = {"mask_broadcast_wrong_axis", "mask_enlarges_scores"},
+                                  .explains = {"mask_broadcast_wrong_axis", "mask_enlarges_scores",
+                                               "mask_of_row_0"},
                                   .applies = has_mask,
                                   .change = [](Variant& v) {
                                     v.sees = [&v](const PairAt& at) {
@@ -93,6 +94,22 @@ ATTEST_HYPOTHESIS(mask_row_zero, {.id = "mask_of_first_row",
                                     };
                                   }});
 
+ATTEST_HYPOTHESIS(mask_lost_causal,
+                  {.id = "mask_forgotten_when_causal",
+                   .sentence = "the mask is ignored where base=causal",
+                   .applies = [](Problem p) { return has_mask(p) && is_causal(p); },
+                   .change = [](Variant& v) { v.inputs.mask = {}; }});
+ATTEST_HYPOTHESIS(blocks_head_zero, {.id = "blocks_of_head_0",
+                                     .sentence = "every head gets the block map of the first",
+                                     .applies = has_blocks,
+                                     .change = [](Variant& v) {
+                                       v.sees = [&v](const PairAt& at) {
+                                         const Factors f = factors(v, at);
+                                         return at.in_range && f.base && f.band && f.mask &&
+                                                block_visible(v.problem, v.inputs, at.row.b, 0,
+                                                              at.row.i, at.j);
+                                       };
+                                     }});
 ATTEST_HYPOTHESIS(blocks_ignored, {.id = "blocks_ignored",
                                    .sentence = "the block map is ignored",
                                    .applies = has_blocks,
@@ -121,6 +138,7 @@ ATTEST_HYPOTHESIS(
 ATTEST_HYPOTHESIS(block_sizes_swapped,
                   {.id = "block_sizes_swapped",
                    .sentence = "block_q and block_k are swapped",
+                   .explains = {"blocks_qk_swapped"},
                    .applies = has_blocks,
                    .change = [](Variant& v) {
                      v.sees = [&v](const PairAt& at) {
@@ -167,15 +185,14 @@ ATTEST_HYPOTHESIS(mask_finfo_min,
                    .change = [](Variant& v) {
                      sentinel(v, -static_cast<double>(std::numeric_limits<float>::max()), false);
                    }});
-ATTEST_HYPOTHESIS(mask_finfo_min_f64,
-                  {.id = "mask_finfo_min_f64",
-                   .sentence = "hidden scores are replaced by the lowest double",
-                   .explains = {"mask_finfo_min", "empty_row_mean_v"},
-                   .rank = 1,
-                   .applies = hides,
-                   .change = [](Variant& v) {
-                     sentinel(v, -std::numeric_limits<double>::max(), false);
-                   }});
+ATTEST_HYPOTHESIS(
+    mask_finfo_min_f64,
+    {.id = "mask_finfo_min_f64",
+     .sentence = "hidden scores are replaced by the lowest double",
+     .explains = {"mask_finfo_min", "empty_row_mean_v", "finfo_min_plus_negative_overflows"},
+     .rank = 1,
+     .applies = hides,
+     .change = [](Variant& v) { sentinel(v, -std::numeric_limits<double>::max(), false); }});
 ATTEST_HYPOTHESIS(mask_f16_min, {.id = "mask_f16_min",
                                  .sentence = "hidden scores are replaced by -65504",
                                  .explains = {"mask_finfo_min"},

@@ -19,12 +19,14 @@ ATTEST_HYPOTHESIS(alibi_ignored, {.id = "alibi_ignored",
 ATTEST_HYPOTHESIS(alibi_absolute,
                   {.id = "alibi_absolute",
                    .sentence = "ALiBi by absolute distance; another kind was asked for",
-                   .explains = {"alibi_anchor_by_entry_point", "alibi_kind"},
+                   .explains = {"alibi_anchor_by_entry_point", "alibi_kind",
+                                "alibi_absolute_for_signed"},
                    .applies = other_kind<AlibiKind::absolute>,
                    .change = [](Variant& v) { use_kind(v, AlibiKind::absolute); }});
 ATTEST_HYPOTHESIS(alibi_signed, {.id = "alibi_signed",
                                  .sentence = "ALiBi by signed distance; another kind was asked for",
-                                 .explains = {"alibi_anchor_by_entry_point", "alibi_kind"},
+                                 .explains = {"alibi_anchor_by_entry_point", "alibi_kind",
+                                              "alibi_signed_for_absolute"},
                                  .applies = other_kind<AlibiKind::signed_>,
                                  .change = [](Variant& v) { use_kind(v, AlibiKind::signed_); }});
 ATTEST_HYPOTHESIS(alibi_key_anchored,
@@ -33,6 +35,34 @@ ATTEST_HYPOTHESIS(alibi_key_anchored,
                    .explains = {"alibi_anchor_by_entry_point", "alibi_kind"},
                    .applies = other_kind<AlibiKind::key_anchored>,
                    .change = [](Variant& v) { use_kind(v, AlibiKind::key_anchored); }});
+ATTEST_HYPOTHESIS(alibi_causal_anchor,
+                  {.id = "alibi_anchor_by_base",
+                   .sentence = "ALiBi is anchored at the keys where base=causal alone",
+                   .explains = {"alibi_anchor_by_entry_point"},
+                   .applies = has_alibi,
+                   .change = [](Variant& v) {
+                     if (v.problem.base == Base::causal) use_kind(v, AlibiKind::key_anchored);
+                   }});
+ATTEST_HYPOTHESIS(alibi_mirrored, {.id = "alibi_reversed",
+                                   .sentence = "ALiBi favours later keys: m |kpos - qpos| ahead",
+                                   .explains = {"alibi_signed_for_absolute"},
+                                   .applies = has_alibi,
+                                   .change = [](Variant& v) {
+                                     if (v.problem.alibi == AlibiKind::absolute)
+                                       use_kind(v, AlibiKind::signed_);
+                                   }});
+ATTEST_HYPOTHESIS(alibi_no_future,
+                  {.id = "alibi_future_clamped",
+                   .sentence = "ALiBi is 0 for keys ahead of the query",
+                   .applies = has_alibi,
+                   .change = [](Variant& v) {
+                     v.score = [&v](const PairAt& at, const ScoreParts& parts) {
+                       ScoreParts own = parts;
+                       if (at.kpos > at.row.qpos && v.problem.alibi != AlibiKind::key_anchored)
+                         own.alibi = 0;
+                       return defined_score(v.problem, own);
+                     };
+                   }});
 void use_slopes(Variant& v, double (*slope)(const Variant&, std::int64_t b, std::int64_t h)) {
   const auto old = v.inputs.slopes;
   Dense<double> slopes({v.problem.batch, v.problem.num_heads, 1, 1});
@@ -109,7 +139,7 @@ ATTEST_HYPOTHESIS(alibi_next_head, {.id = "alibi_slope_of_next_head",
 ATTEST_HYPOTHESIS(alibi_first_batch,
                   {.id = "alibi_slope_of_first_batch",
                    .sentence = "every sequence gets the ALiBi slopes of the first",
-                   .explains = {"alibi_slope_wrong_batch"},
+                   .explains = {"alibi_slope_wrong_batch", "alibi_slope_of_sequence_0"},
                    .applies = has_alibi,
                    .change = [](Variant& v) {
                      use_slopes(v, [](const Variant& of, std::int64_t, std::int64_t h) {
@@ -138,6 +168,7 @@ ATTEST_HYPOTHESIS(alibi_scaled,
 ATTEST_HYPOTHESIS(alibi_outside,
                   {.id = "alibi_outside_softcap",
                    .sentence = "ALiBi is added outside the softcap; declared inside",
+                   .explains = {"alibi_never_inside_softcap"},
                    .applies = [](Problem p) { return has_alibi(p) && p.alibi_inside_softcap; },
                    .change = [](Variant& v) { v.problem.alibi_inside_softcap = false; }});
 ATTEST_HYPOTHESIS(
@@ -158,22 +189,24 @@ void move_alibi(Variant& v, std::int64_t (*query)(const PairAt&),
 ATTEST_HYPOTHESIS(alibi_no_offset,
                   {.id = "alibi_anchor_by_entry_point",
                    .sentence = "ALiBi measures from the query's row, without the offset",
+                   .explains = {"alibi_ignores_offset"},
                    .applies = has_alibi,
                    .change = [](Variant& v) {
                      move_alibi(
                          v, [](const PairAt& at) { return at.row.i - at.row.segment->q0; },
                          [](const PairAt& at) { return at.kpos; });
                    }});
-ATTEST_HYPOTHESIS(alibi_by_rows, {.id = "alibi_by_rows",
-                                  .sentence = "ALiBi measures between row numbers, pads included",
-                                  .explains = {"alibi_anchor_by_entry_point"},
-                                  .rank = 1,
-                                  .applies = has_alibi,
-                                  .change = [](Variant& v) {
-                                    move_alibi(
-                                        v, [](const PairAt& at) { return at.row.i; },
-                                        [](const PairAt& at) { return at.j; });
-                                  }});
+ATTEST_HYPOTHESIS(alibi_by_rows,
+                  {.id = "alibi_by_rows",
+                   .sentence = "ALiBi measures between row numbers, pads included",
+                   .explains = {"alibi_anchor_by_entry_point", "alibi_ignores_offset"},
+                   .rank = 1,
+                   .applies = has_alibi,
+                   .change = [](Variant& v) {
+                     move_alibi(
+                         v, [](const PairAt& at) { return at.row.i; },
+                         [](const PairAt& at) { return at.j; });
+                   }});
 
 ATTEST_HYPOTHESIS(rope_ignored, {.id = "rope_ignored",
                                  .sentence = "RoPE is ignored",
@@ -182,17 +215,19 @@ ATTEST_HYPOTHESIS(rope_ignored, {.id = "rope_ignored",
 ATTEST_HYPOTHESIS(rope_half,
                   {.id = "rope_half_for_interleaved",
                    .sentence = "RoPE pairs channels as half; declared interleaved",
-                   .explains = {"pairs_half_for_interleaved"},
+                   .explains = {"pairs_half_for_interleaved", "rope_pairing"},
                    .applies = [](Problem p) { return p.rope == RopePairing::interleaved; },
                    .change = [](Variant& v) { v.problem.rope = RopePairing::half; }});
 ATTEST_HYPOTHESIS(rope_interleaved,
                   {.id = "rope_interleaved_for_half",
                    .sentence = "RoPE pairs channels as interleaved; declared half",
-                   .explains = {"pairs_half_for_interleaved", "pairs_interleaved_for_half"},
+                   .explains = {"pairs_half_for_interleaved", "pairs_interleaved_for_half",
+                                "rope_pairing"},
                    .applies = [](Problem p) { return p.rope == RopePairing::half; },
                    .change = [](Variant& v) { v.problem.rope = RopePairing::interleaved; }});
 ATTEST_HYPOTHESIS(rope_q_only, {.id = "rope_q_only",
                                 .sentence = "RoPE rotates q but not k",
+                                .explains = {"rope_queries_only"},
                                 .applies = has_rope,
                                 .change = [](Variant& v) { v.rotate_k = false; }});
 ATTEST_HYPOTHESIS(rope_k_only, {.id = "rope_k_only",
@@ -206,13 +241,13 @@ ATTEST_HYPOTHESIS(rope_rotates_v, {.id = "rope_rotates_v",
                                    .change = [](Variant& v) { v.rotate_v = true; }});
 ATTEST_HYPOTHESIS(rope_sign, {.id = "rope_sign_flipped",
                               .sentence = "RoPE rotates the wrong way",
-                              .explains = {"sign_flipped"},
+                              .explains = {"sign_flipped", "rope_query_sign"},
                               .applies = has_rope,
                               .change = [](Variant& v) { v.rotation_sign = -1; }});
 ATTEST_HYPOTHESIS(rope_offset_zero,
                   {.id = "rope_offset_zero_in_decode",
                    .sentence = "RoPE counts query positions from 0, without the offset",
-                   .explains = {"positions_local"},
+                   .explains = {"positions_local", "rope_table_from_row_0"},
                    .applies = has_rope,
                    .change = [](Variant& v) { v.query_offset_in_angles = false; }});
 ATTEST_HYPOTHESIS(rope_partial_ignored,
@@ -231,11 +266,13 @@ ATTEST_HYPOTHESIS(rope_ntk_ignored, {.id = "rope_ntk_ignored",
                                      .change = [](Variant& v) { v.problem.rope_ntk = 1; }});
 ATTEST_HYPOTHESIS(rope_base_ignored, {.id = "rope_base_ignored",
                                       .sentence = "RoPE uses base 10000, whatever is asked for",
+                                      .explains = {"rope_base_fixed"},
                                       .applies = has_rope,
                                       .change = [](Variant& v) { v.problem.rope_base = 10000; }});
 ATTEST_HYPOTHESIS(rope_by_rows, {.id = "rope_by_rows",
                                  .sentence = "RoPE uses row numbers, pads and segments ignored",
-                                 .explains = {"positions_local", "positions_continue"},
+                                 .explains = {"positions_local", "positions_continue",
+                                              "rope_positions_from_row_0", "rope_table_from_row_0"},
                                  .applies = has_rope,
                                  .change = [](Variant& v) {
                                    v.query_angle_position = [](std::int64_t row, std::int64_t) {
@@ -246,7 +283,8 @@ ATTEST_HYPOTHESIS(rope_by_rows, {.id = "rope_by_rows",
 ATTEST_HYPOTHESIS(rope_query_rows,
                   {.id = "rope_query_rows",
                    .sentence = "RoPE uses the row number of the query as its position",
-                   .explains = {"rope_offset_zero_in_decode", "positions_local"},
+                   .explains = {"rope_offset_zero_in_decode", "positions_local",
+                                "rope_positions_from_row_0", "rope_table_from_row_0"},
                    .applies = has_rope,
                    .change = [](Variant& v) {
                      v.query_angle_position = [](std::int64_t row, std::int64_t) { return row; };

@@ -22,12 +22,13 @@ void use_align(Variant& v, Align align) {
 ATTEST_HYPOTHESIS(align_top_left,
                   {.id = "align_top_left",
                    .sentence = "causal mask aligned top_left; declared bottom_right",
-                   .explains = {"causal_top_left", "offset_ignores_cache", "q_start_from_kv_len"},
+                   .explains = {"causal_top_left", "offset_ignores_cache"},
                    .applies = bottom_right,
                    .change = [](Variant& v) { use_align(v, Align::top_left); }});
 ATTEST_HYPOTHESIS(align_bottom_right,
                   {.id = "align_bottom_right",
                    .sentence = "causal mask aligned bottom_right; declared top_left",
+                   .explains = {"top_left_as_bottom_right"},
                    .applies = top_left,
                    .change = [](Variant& v) { use_align(v, Align::bottom_right); }});
 ATTEST_HYPOTHESIS(offset_as_top_left,
@@ -53,7 +54,7 @@ ATTEST_HYPOTHESIS(
     offset_from_capacity,
     {.id = "offset_from_capacity",
      .sentence = "bottom_right alignment by the capacities of q and k, not by the real lengths",
-     .explains = {"q_start_from_kv_len"},
+     .explains = {"q_start_from_kv_len", "offset_from_capacity"},
      .rank = 1,
      .applies = bottom_right,
      .change = [](Variant& v) {
@@ -94,7 +95,7 @@ ATTEST_HYPOTHESIS(causal_only_with_mask,
                      if (!has_mask(v.problem) && !has_bias(v.problem)) v.problem.base = Base::full;
                    }});
 ATTEST_HYPOTHESIS(causal_only_without_mask,
-                  {.id = "causal_only_without_mask",
+                  {.id = "mask_replaces_causal",
                    .sentence = "the causal mask is lost where there is a mask",
                    .rank = 1,
                    .applies = is_causal,
@@ -112,28 +113,25 @@ ATTEST_HYPOTHESIS(all_true_mask_causal,
                    }});
 ATTEST_HYPOTHESIS(causal_strict, {.id = "causal_strict",
                                   .sentence = "the causal mask hides the diagonal too: kpos < qpos",
-                                  .applies = [](Problem p) { return p.base != Base::full; },
-                                  .change =
-                                      [](Variant& v) {
-                                        v.sees = [&v](const PairAt& at) {
-                                          return at.seen &&
-                                                 (at.kpos != at.row.qpos ||
-                                                  (v.problem.base == Base::prefix &&
-                                                   at.kpos < at.row.segment->prefix_len));
-                                        };
-                                      }});
+                                  .applies = is_causal,
+                                  .change = [](Variant& v) {
+                                    v.sees = [&v](const PairAt& at) {
+                                      return at.seen && (at.kpos != at.row.qpos ||
+                                                         (v.problem.base == Base::prefix &&
+                                                          at.kpos < at.row.segment->prefix_len));
+                                    };
+                                  }});
 ATTEST_HYPOTHESIS(causal_plus_one,
                   {.id = "causal_plus_one",
                    .sentence = "the causal mask shows one key too many: kpos <= qpos + 1",
-                   .applies = [](Problem p) { return p.base != Base::full; },
-                   .change =
-                       [](Variant& v) {
-                         v.sees = [&v](const PairAt& at) {
-                           const Factors f = factors(v, at);
-                           return at.seen || (at.in_range && at.kpos == at.row.qpos + 1 && f.band &&
-                                              f.mask && f.blocks);
-                         };
-                       }});
+                   .applies = is_causal,
+                   .change = [](Variant& v) {
+                     v.sees = [&v](const PairAt& at) {
+                       const Factors f = factors(v, at);
+                       return at.seen || (at.in_range && at.kpos == at.row.qpos + 1 && f.band &&
+                                          f.mask && f.blocks);
+                     };
+                   }});
 ATTEST_HYPOTHESIS(causal_by_rows,
                   {.id = "causal_by_rows",
                    .sentence = "the causal mask compares row numbers, without pads and offsets",
@@ -168,6 +166,7 @@ ATTEST_HYPOTHESIS(prefix_minus_one, {.id = "prefix_minus_one",
                                      .change = [](Variant& v) { shift_prefix(v, -1); }});
 ATTEST_HYPOTHESIS(prefix_of_first, {.id = "prefix_of_first",
                                     .sentence = "every sequence gets the prefix of the first",
+                                    .explains = {"prefix_first_entry"},
                                     .applies = is_prefix,
                                     .change = [](Variant& v) {
                                       auto& n = v.problem.prefix_len;
@@ -235,6 +234,7 @@ ATTEST_HYPOTHESIS(window_swapped, {.id = "window_swapped",
                                    }});
 ATTEST_HYPOTHESIS(window_zero_is_none, {.id = "window_zero_is_none",
                                         .sentence = "a window bound of 0 is taken for no bound",
+                                        .explains = {"window_zero"},
                                         .applies = has_window,
                                         .change = [](Variant& v) {
                                           if (v.problem.window_left == 0)
@@ -245,7 +245,7 @@ ATTEST_HYPOTHESIS(window_zero_is_none, {.id = "window_zero_is_none",
 ATTEST_HYPOTHESIS(window_without_offset,
                   {.id = "window_without_offset",
                    .sentence = "the window is measured from the row number, without the offset",
-                   .explains = {"causal_top_left"},
+                   .explains = {"causal_top_left", "window_ignores_offset"},
                    .rank = 1,
                    .applies = has_window,
                    .change = [](Variant& v) {
@@ -262,7 +262,7 @@ ATTEST_HYPOTHESIS(global_ignored, {.id = "global_tokens_ignored",
 ATTEST_HYPOTHESIS(global_keys_only,
                   {.id = "global_keys_only",
                    .sentence = "global tokens count as keys alone: a global query keeps its window",
-                   .explains = {"global_tokens_ignored"},
+                   .explains = {"global_tokens_ignored", "global_queries_ignored"},
                    .applies = has_global,
                    .change = [](Variant& v) {
                      v.sees = [&v](const PairAt& at) {
@@ -277,6 +277,7 @@ ATTEST_HYPOTHESIS(global_keys_only,
 ATTEST_HYPOTHESIS(global_past_causal,
                   {.id = "global_past_causal",
                    .sentence = "a global token sees or is seen across the causal mask",
+                   .explains = {"global_overrides_causal"},
                    .applies = has_global,
                    .change = [](Variant& v) {
                      v.sees = [&v](const PairAt& at) {
@@ -317,6 +318,87 @@ ATTEST_HYPOTHESIS(tile_bound_causal,
                            return at.seen && at.kpos <= at.row.qpos;
                          };
                        }});
+
+ATTEST_HYPOTHESIS(
+    chunk_not_causal,
+    {.id = "chunk_prefill_not_causal",
+     .sentence = "the causal mask is missing among the keys of the queries' own chunk",
+     .applies = is_causal,
+     .change = [](Variant& v) {
+       v.sees = [&v](const PairAt& at) {
+         const Factors f = factors(v, at);
+         const Segment& s = *at.row.segment;
+         const bool own = at.kpos >= s.offset && at.kpos < s.offset + (s.q1 - s.q0);
+         return at.in_range && f.band && f.mask && f.blocks && (f.base || own);
+       };
+     }});
+ATTEST_HYPOTHESIS(causal_not_in_decode, {.id = "causal_ignored_in_decode",
+                                         .sentence = "a single query row is never causal",
+                                         .rank = 1,
+                                         .applies = is_causal,
+                                         .change = [](Variant& v) {
+                                           if (v.problem.q_len == 1) v.problem.base = Base::full;
+                                         }});
+void first_entry(std::vector<std::int64_t>& list) {
+  if (!list.empty()) list.assign(list.size(), list.front());
+}
+ATTEST_HYPOTHESIS(q_offset_of_first,
+                  {.id = "q_offset_first_entry",
+                   .sentence = "every sequence gets the q_offset of the first",
+                   .applies = given_offset,
+                   .change = [](Variant& v) { first_entry(v.problem.q_offset); }});
+ATTEST_HYPOTHESIS(negative_offset, {.id = "negative_offset_clamped",
+                                    .sentence = "a negative offset is taken for 0: with more "
+                                                "queries than keys the first stands at key 0",
+                                    .rank = 1,
+                                    .applies = bottom_right,
+                                    .change = [](Variant& v) {
+                                      std::vector<std::int64_t> offsets;
+                                      for (std::int64_t b = 0; b < v.problem.batch; ++b)
+                                        for (const Segment& s : rows_of(v.problem, b).segments)
+                                          offsets.push_back(std::max<std::int64_t>(s.offset, 0));
+                                      use_align(v, Align::q_offset);
+                                      v.problem.q_offset = offsets;
+                                    }});
+ATTEST_HYPOTHESIS(window_causal, {.id = "window_makes_causal",
+                                  .sentence = "a window is taken to be causal",
+                                  .applies = has_window,
+                                  .change = [](Variant& v) {
+                                    if (v.problem.base == Base::full) v.problem.base = Base::causal;
+                                  }});
+ATTEST_HYPOTHESIS(window_symmetric,
+                  {.id = "window_symmetric",
+                   .sentence = "the left bound of the window serves on both sides",
+                   .applies = has_window,
+                   .change = [](Variant& v) { v.problem.window_right = v.problem.window_left; }});
+ATTEST_HYPOTHESIS(window_lost_when_causal,
+                  {.id = "window_dropped_when_causal",
+                   .sentence = "the window is ignored where base=causal",
+                   .applies = [](Problem p) { return has_window(p) && is_causal(p); },
+                   .change =
+                       [](Variant& v) {
+                         v.problem.window_left = v.problem.window_right = -1;
+                         v.problem.global_tokens = 0;
+                       }});
+ATTEST_HYPOTHESIS(global_one_more, {.id = "global_plus_one",
+                                    .sentence = "one global token too many",
+                                    .applies = has_global,
+                                    .change = [](Variant& v) { ++v.problem.global_tokens; }});
+ATTEST_HYPOTHESIS(
+    global_queries_only,
+    {.id = "global_keys_ignored",
+     .sentence = "global tokens count as queries alone: a global key is not seen by all",
+     .applies = has_global,
+     .change = [](Variant& v) {
+       v.sees = [&v](const PairAt& at) {
+         if (!at.seen || (at.row.qpos >= 0 && at.row.qpos < v.problem.global_tokens))
+           return at.seen;
+         AttentionProblem plain;
+         plain.window_left = v.problem.window_left;
+         plain.window_right = v.problem.window_right;
+         return band_visible(plain, at.row.qpos, at.kpos);
+       };
+     }});
 
 bool tile_bounds() {
   for (const std::int64_t tile : {8, 16, 32, 64, 128}) {

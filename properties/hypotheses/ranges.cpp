@@ -33,7 +33,8 @@ ATTEST_HYPOTHESIS(padding_ignored,
                    }});
 ATTEST_HYPOTHESIS(pad_positions, {.id = "left_pad_not_in_positions",
                                   .sentence = "positions count from row 0, with the left pad",
-                                  .explains = {"left_pad_ignored"},
+                                  .explains = {"left_pad_ignored", "left_pad_in_key_positions",
+                                               "left_pad_in_query_positions"},
                                   .rank = 1,
                                   .applies = has_pad_k,
                                   .change = [](Variant& v) {
@@ -49,7 +50,7 @@ ATTEST_HYPOTHESIS(pad_positions, {.id = "left_pad_not_in_positions",
 ATTEST_HYPOTHESIS(padding_queries_computed,
                   {.id = "padding_queries_computed",
                    .sentence = "padding query rows are computed like real ones, not set to 0",
-                   .explains = {"padding_ignored", "padding_query_computed"},
+                   .explains = {"padding_ignored", "padding_query_computed", "seqlens_q_ignored"},
                    .applies = [](Problem p) { return has_seqlens_q(p) || has_pad_q(p); },
                    .change =
                        [](Variant& v) {
@@ -62,7 +63,7 @@ ATTEST_HYPOTHESIS(padding_queries_computed,
 ATTEST_HYPOTHESIS(padding_queries_unwritten,
                   {.id = "padding_queries_unwritten",
                    .sentence = "padding query rows are not written",
-                   .explains = {"output_partly_unwritten"},
+                   .explains = {"output_partly_unwritten", "padding_unwritten"},
                    .applies =
                        [](Problem p) { return has_seqlens_q(p) || has_pad_q(p) || is_packed(p); },
                    .change =
@@ -74,6 +75,7 @@ ATTEST_HYPOTHESIS(padding_queries_unwritten,
 ATTEST_HYPOTHESIS(padding_queries_sink,
                   {.id = "padding_query_gets_sink",
                    .sentence = "a padding query row gets the sink as its lse, not -inf",
+                   .explains = {"padding_lse_is_sink"},
                    .applies = [](Problem p) { return has_sink(p) && has_lengths(p); },
                    .change =
                        [](Variant& v) {
@@ -118,6 +120,7 @@ void recount(const AttentionProblem& p, List& ends, const List& pads, std::int64
 ATTEST_HYPOTHESIS(lengths_real_count,
                   {.id = "lengths_real_count",
                    .sentence = "lengths count the rows after the left pad; declared end_row",
+                   .explains = {"lengths_as_counts"},
                    .applies = [](Problem p) { return has_pad_k(p) && has_seqlens_k(p); },
                    .change =
                        [](Variant& v) {
@@ -150,9 +153,33 @@ ATTEST_HYPOTHESIS(lengths_minus_one,
                        v.problem.left_pad_k[b] =
                            std::min(v.problem.left_pad_k[b], v.problem.seqlens_k[b]);
                    }});
+ATTEST_HYPOTHESIS(lengths_plus_one,
+                  {.id = "padding_first_key_visible",
+                   .sentence = "the first key beyond seqlens_k is seen",
+                   .applies = has_seqlens_k,
+                   .change = [](Variant& v) { shift(v.problem.seqlens_k, 1, v.problem.kv_len); }});
+ATTEST_HYPOTHESIS(lengths_k_of_first, {.id = "seqlens_k_first_entry",
+                                       .sentence = "every sequence gets the seqlens_k of the first",
+                                       .applies = has_seqlens_k,
+                                       .change = [](Variant& v) {
+                                         List& k = v.problem.seqlens_k;
+                                         k.assign(k.size(), k.front());
+                                         for (std::size_t b = 0; b < v.problem.left_pad_k.size();
+                                              ++b)
+                                           k[b] = std::max(k[b], v.problem.left_pad_k[b]);
+                                       }});
+ATTEST_HYPOTHESIS(lengths_q_cut_keys, {.id = "seqlens_q_cuts_keys",
+                                       .sentence = "seqlens_q cuts the keys as well",
+                                       .applies = has_seqlens_q,
+                                       .change = [](Variant& v) {
+                                         v.sees = [](const PairAt& at) {
+                                           return at.seen && at.j < at.row.segment->q1;
+                                         };
+                                       }});
 ATTEST_HYPOTHESIS(lengths_of_first,
                   {.id = "lengths_of_first",
                    .sentence = "every sequence gets the lengths of the first",
+                   .explains = {"seqlens_k_first_entry"},
                    .applies = has_lengths,
                    .change = [](Variant& v) {
                      for (List* list : {&v.problem.seqlens_q, &v.problem.seqlens_k,

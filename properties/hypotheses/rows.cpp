@@ -24,6 +24,18 @@ ATTEST_HYPOTHESIS(empty_row_nan, {.id = "empty_row_nan",
                                       out.lse_unknown = true;
                                     });
                                   }});
+ATTEST_HYPOTHESIS(empty_row_nan_no_sink,
+                  {.id = "empty_row_nan/no_sink",
+                   .sentence = "NaN where a query sees neither a key nor a sink",
+                   .explains = {"empty_row_nan", "first_block_masked_nan", "kv_len_zero_divides"},
+                   .applies = may_be_empty,
+                   .change = [](Variant& v) {
+                     change_empty(v, [](const RowAt&, RowOutput& out) {
+                       if (out.lse > kMinusInf) return;
+                       fill(out, kQuietNaN);
+                       out.lse_unknown = true;
+                     });
+                   }});
 /// The mean over all keys of the sequence, or of the capacity.
 void mean_of_v(Variant& v, bool of_capacity) {
   change_empty(v, [&v, of_capacity](const RowAt& at, RowOutput& out) {
@@ -42,6 +54,23 @@ ATTEST_HYPOTHESIS(empty_row_mean, {.id = "empty_row_mean_v",
                                    .explains = {"mask_finfo_min", "mask_minus_1e4"},
                                    .applies = may_be_empty,
                                    .change = [](Variant& v) { mean_of_v(v, false); }});
+ATTEST_HYPOTHESIS(empty_row_mean_capacity,
+                  {.id = "empty_row_mean_v/capacity",
+                   .sentence = "a query that sees no key gets the mean of v, padding included",
+                   .explains = {"empty_row_mean_v"},
+                   .rank = 1,
+                   .applies = may_be_empty,
+                   .change = [](Variant& v) { mean_of_v(v, true); }});
+ATTEST_HYPOTHESIS(padding_lse_zero,
+                  {.id = "padding_lse_zero",
+                   .sentence = "lse of a padding query row is 0, not -inf",
+                   .applies = [](Problem p) { return has_lengths(p) || is_packed(p); },
+                   .change =
+                       [](Variant& v) {
+                         v.finish = [](const RowAt&, RowOutput& out) {
+                           if (out.outcome == RowOutcome::padding) out.lse = 0;
+                         };
+                       }});
 ATTEST_HYPOTHESIS(empty_row_unwritten, {.id = "empty_row_unwritten",
                                         .sentence = "a query that sees no key is not written",
                                         .applies = may_be_empty,
@@ -64,22 +93,25 @@ struct EmptyLseValue {
   const char* id;
   const char* sentence;
   double value;
+  const char* also;  ///< another name of the fault
 };
 constexpr EmptyLseValue kEmptyLse[] = {
-    {"empty_row_lse_zero", "lse is 0 where a query sees no key; declared -inf", 0},
-    {"empty_row_lse_pos_inf", "lse is +inf where a query sees no key; declared -inf", -kMinusInf},
-    {"empty_row_lse_nan", "lse is NaN where a query sees no key", kQuietNaN},
+    {"empty_row_lse_zero", "lse is 0 where a query sees no key; declared -inf", 0,
+     "empty_lse_zero"},
+    {"empty_row_lse_pos_inf", "lse is +inf where a query sees no key; declared -inf", -kMinusInf,
+     "empty_lse_pos_inf"},
+    {"empty_row_lse_nan", "lse is NaN where a query sees no key", kQuietNaN, "empty_lse_nan"},
     {"empty_row_lse_neg_inf", "lse is -inf where a query sees no key; declared otherwise",
      kMinusInf},
     {"empty_row_lse_lowest", "lse is the lowest float where a query sees no key",
-     -3.4028234663852886e38},
-    {"empty_row_lse_1e4", "lse is -10000 where a query sees no key", -1e4},
+     -3.4028234663852886e38, "empty_lse_lowest"},
+    {"empty_row_lse_1e4", "lse is -10000 where a query sees no key", -1e4, "empty_lse_1e4"},
 };
 bool empty_lse_values() {
   for (const EmptyLseValue& e : kEmptyLse)
     register_hypothesis({.id = e.id,
                          .sentence = e.sentence,
-                         .explains = {"empty_row_lse_wrong"},
+                         .explains = {"empty_row_lse_wrong", e.also},
                          .applies = may_be_empty,
                          .change = [e](Variant& v) {
                            change_empty(v,

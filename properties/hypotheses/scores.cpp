@@ -60,11 +60,12 @@ ATTEST_HYPOTHESIS(user_scale_ignored, {.id = "user_scale_ignored",
 ATTEST_HYPOTHESIS(scale_absolute,
                   {.id = "scale_absolute",
                    .sentence = "the sign of the scale is lost",
+                   .explains = {"scale_sign_lost"},
                    .applies = given_scale,
                    .change = [](Variant& v) { v.problem.scale = std::fabs(*v.problem.scale); }});
 ATTEST_HYPOTHESIS(scale_zero_default, {.id = "scale_zero_default",
                                        .sentence = "a scale of 0 is taken for the default",
-                                       .explains = {"user_scale_ignored"},
+                                       .explains = {"user_scale_ignored", "scale_zero_is_default"},
                                        .applies = given_scale,
                                        .change = [](Variant& v) {
                                          if (*v.problem.scale == 0) v.problem.scale.reset();
@@ -180,6 +181,11 @@ ATTEST_HYPOTHESIS(bias_ignored, {.id = "bias_ignored",
                                  .sentence = "the bias is ignored",
                                  .applies = has_bias,
                                  .change = [](Variant& v) { v.inputs.bias = {}; }});
+ATTEST_HYPOTHESIS(bias_lost_causal,
+                  {.id = "bias_forgotten_when_causal",
+                   .sentence = "the bias is ignored where base=causal",
+                   .applies = [](Problem p) { return has_bias(p) && is_causal(p); },
+                   .change = [](Variant& v) { v.inputs.bias = {}; }});
 ATTEST_HYPOTHESIS(bias_before_scale, {.id = "bias_before_scale",
                                       .sentence = "the bias is added before the scale",
                                       .applies = has_bias,
@@ -215,6 +221,7 @@ ATTEST_HYPOTHESIS(bias_twice, {.id = "bias_twice",
                                }});
 ATTEST_HYPOTHESIS(bias_neg_inf_finite, {.id = "bias_neg_inf_as_zero",
                                         .sentence = "a bias of -inf does not hide its key",
+                                        .explains = {"bias_neg_inf_clamped"},
                                         .applies = has_bias,
                                         .change = [](Variant& v) {
                                           for (double& x : v.inputs.bias.values)
@@ -244,11 +251,13 @@ std::int64_t kv_of(const RowAt& at) { return at.kv; }
 ATTEST_HYPOTHESIS(bias_head_zero,
                   {.id = "bias_of_first_head",
                    .sentence = "every head gets the bias of the first",
+                   .explains = {"bias_of_head_0"},
                    .applies = has_bias,
                    .change = [](Variant& v) { reread_bias(v, own_b, zero, false, false); }});
 ATTEST_HYPOTHESIS(bias_batch_zero,
                   {.id = "bias_of_first_batch",
                    .sentence = "every sequence gets the bias of the first",
+                   .explains = {"bias_of_sequence_0"},
                    .applies = has_bias,
                    .change = [](Variant& v) { reread_bias(v, zero, own_h, false, false); }});
 ATTEST_HYPOTHESIS(bias_batch_as_head,
@@ -264,6 +273,7 @@ ATTEST_HYPOTHESIS(bias_kv_head,
 ATTEST_HYPOTHESIS(bias_row_zero,
                   {.id = "bias_of_first_row",
                    .sentence = "every query gets the first row of the bias",
+                   .explains = {"bias_of_row_0"},
                    .applies = has_bias,
                    .change = [](Variant& v) { reread_bias(v, own_b, own_h, true, false); }});
 ATTEST_HYPOTHESIS(bias_transposed,

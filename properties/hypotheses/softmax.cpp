@@ -438,7 +438,7 @@ ATTEST_HYPOTHESIS(sink_not_in_lse,
 ATTEST_HYPOTHESIS(sink_in_lse_alone,
                   {.id = "sink_in_lse_alone",
                    .sentence = "the sink is in lse but not in the weights of o",
-                   .explains = {"sink_dropped"},
+                   .explains = {"sink_dropped", "sink_in_lse_only"},
                    .applies = has_sink,
                    .change = [](Variant& v) {
                      v.finish = [&v](const RowAt& at, RowOutput& out) {
@@ -481,7 +481,7 @@ ATTEST_HYPOTHESIS(sink_scaled_and_capped,
                    }});
 ATTEST_HYPOTHESIS(sink_first_head, {.id = "sink_of_first_head",
                                     .sentence = "every head gets the sink of the first",
-                                    .explains = {"sink_of_wrong_head"},
+                                    .explains = {"sink_of_wrong_head", "sink_of_head_0"},
                                     .applies = has_sink,
                                     .change = [](Variant& v) {
                                       auto& s = v.inputs.sink.values;
@@ -504,16 +504,16 @@ ATTEST_HYPOTHESIS(sink_as_key_zero,
                    .change = [](Variant& v) {
                      change_sink(v, [](Problem, double) { return 0.0; });
                    }});
-ATTEST_HYPOTHESIS(sink_lost_empty,
-                  {.id = "sink_lost_in_empty_row",
-                   .sentence = "an empty row loses its sink: lse is -inf",
-                   .explains = {"sink_lost_when_split_empty", "empty_row_sink_lost"},
-                   .applies = has_sink,
-                   .change = [](Variant& v) {
-                     v.finish = [](const RowAt&, RowOutput& out) {
-                       if (out.outcome == RowOutcome::empty) out.lse = kMinusInf;
-                     };
-                   }});
+ATTEST_HYPOTHESIS(sink_lost_empty, {.id = "sink_lost_in_empty_row",
+                                    .sentence = "an empty row loses its sink: lse is -inf",
+                                    .explains = {"sink_lost_when_split_empty",
+                                                 "empty_row_sink_lost", "empty_row_forgets_sink"},
+                                    .applies = has_sink,
+                                    .change = [](Variant& v) {
+                                      v.finish = [](const RowAt&, RowOutput& out) {
+                                        if (out.outcome == RowOutcome::empty) out.lse = kMinusInf;
+                                      };
+                                    }});
 
 void change_dropout(Variant& v, double (*f)(double p, double f)) {
   v.weigh = [&v, f](const RowAt&, WeighedRow& row) {
@@ -594,6 +594,40 @@ ATTEST_HYPOTHESIS(dropout_renormalised,
                    .sentence = "kept weights are renormalised to sum to 1",
                    .applies = has_dropout,
                    .change = [](Variant& v) { drop_scores(v, false, false); }});
+ATTEST_HYPOTHESIS(dropout_renormalised_keys,
+                  {.id = "dropout_renormalised/keys",
+                   .sentence = "kept weights are renormalised to sum to 1, the sink left out",
+                   .explains = {"dropout_renormalised"},
+                   .applies = has_dropout,
+                   .change = [](Variant& v) {
+                     v.weigh = [](const RowAt&, WeighedRow& row) {
+                       double kept = 0;
+                       for (std::size_t n = 0; n < row.keys.size(); ++n)
+                         if (row.dropout[n] != 0) kept += row.weight[n];
+                       for (double& x : row.dropout)
+                         if (x != 0) x = row.sum / kept;
+                     };
+                   }});
+ATTEST_HYPOTHESIS(dropout_in_lse, {.id = "dropout_factor_in_lse",
+                                   .sentence = "lse carries the factor 1/(1 - p)",
+                                   .applies = has_dropout,
+                                   .change = [](Variant& v) {
+                                     v.finish = [&v](const RowAt&, RowOutput& out) {
+                                       if (out.outcome == RowOutcome::ordinary)
+                                         out.lse -= std::log(1 - v.problem.dropout_p);
+                                     };
+                                   }});
+ATTEST_HYPOTHESIS(dropout_head_zero, {.id = "dropout_of_head_0",
+                                      .sentence = "every head drops what the first one drops",
+                                      .applies = has_dropout,
+                                      .change = [](Variant& v) {
+                                        auto& keep = v.inputs.keep;
+                                        for (std::int64_t b = 0; b < keep.shape[0]; ++b)
+                                          for (std::int64_t h = 0; h < keep.shape[1]; ++h)
+                                            for (std::int64_t i = 0; i < keep.shape[2]; ++i)
+                                              for (std::int64_t j = 0; j < keep.shape[3]; ++j)
+                                                keep.at(b, h, i, j) = keep.at(b, 0, i, j);
+                                      }});
 ATTEST_HYPOTHESIS(dropout_zero_scores,
                   {.id = "dropout_zero_scores",
                    .sentence = "dropout multiplies the scores, before the softmax",

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// attest probe: what a kernel does that says nothing of itself, and a declaration to paste.
+#include "properties/probe.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/atomic_file.hpp"
+#include "reports/text.hpp"
+#include "tools/command.hpp"
+#include "tools/probe_subject.hpp"
+
+namespace attest {
+
+ProbeReport probe_subject(const SubjectSpec& spec) {
+  OpenError error;
+  const Result<ProbeReport> report =
+      probe([&spec, &error](const std::string& declaration, OpenError& of_open) {
+        SubjectSpec declared = spec;
+        declared.declaration = declaration;
+        auto subject = open_in_host(declared, of_open);
+        if (!subject && of_open.machine) subject = open_in_host(declared, of_open);
+        error = of_open;
+        return subject;
+      });
+  if (!report)
+    throw CommandError(report.error(), error.machine ? ExitCode::suite_failed : ExitCode::usage);
+  return *report;
+}
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+std::string as_json(const ProbeReport& report) {
+  std::string text = "{\n \"schema\": \"attest.probe/1\",\n";
+  text += fmt::format(" \"kernel\": {},\n \"version\": {},\n \"declaration\": {},\n",
+                      quoted(plain(report.kernel)), quoted(plain(report.version)),
+                      quoted(print_declaration(report.declaration)));
+  text += " \"findings\": [";
+  const char* separator = "\n";
+  for (const ProbeFinding& finding : report.findings) {
+    text += fmt::format("{}  {{\"topic\": {}, \"answer\": {}, \"evidence\": {}}}", separator,
+                        quoted(finding.topic), quoted(plain(finding.answer)),
+                        quoted(plain(finding.evidence)));
+    separator = ",\n";
+  }
+  return text + "\n ]\n}\n";
+}
+
+/// Words of the kernel's own declaration that the probed one lacks, and the reverse.
+void print_differences(const std::string& own, const std::string& probed) {
+  const auto words = [](const std::string& text) {
+    std::vector<std::string> list;
+    std::string word;
+    for (const char c : text + " ") {
+      if (c != ' ') {
+        word += c;
+      } else if (!word.empty()) {
+        list.push_back(word);
+        word.clear();
+      }
+    }
+    return list;
+  };
+  const std::vector<std::string> left = words(own), right = words(probed);
+  for (const std::string& word : left)
+    if (std::find(right.begin(), right.end(), word) == right.end())
+      fmt::print("  it declares      {}\n", plain(word));
+  for (const std::string& word : right)
+    if (std::find(left.begin(), left.end(), word) == left.end())
+      fmt::print("  the probe found  {}\n", word);
+}
+
+ExitCode run(const Arguments& arguments) {
+  const std::string path = arguments.value("--json");
+  if (!path.empty() && path != "-")
+    if (const auto error = check_writable(path)) throw CommandError(*error);
+  const SubjectSpec spec = read_subject(arguments.positional("SUBJECT"));
+  OpenError error;
+  const std::unique_ptr<Subject> own = open_in_host(spec, error);
+  if (!own && !error.undeclared)
+    throw CommandError(error.message, error.machine ? ExitCode::suite_failed : ExitCode::usage);
+  const ProbeReport report = probe_subject(spec);
+  const std::string declaration = print_declaration(report.declaration);
+  if (path == "-") {
+    fmt::print("{}", as_json(report));
+    return ExitCode::conformant;
+  }
+  if (!path.empty())
+    if (const auto trouble = write_file(path, as_json(report)))
+      throw CommandError(*trouble, ExitCode::suite_failed);
+  fmt::print("{} {}\n\n", plain(report.kernel), plain(report.version));
+  for (const ProbeFinding& finding : report.findings) {
+    fmt::print("{:<30} {}\n", finding.topic, plain(finding.answer));
+    if (arguments.has("--evidence") && !finding.evidence.empty())
+      fmt::print("{:<30}   {}\n", "", plain(finding.evidence));
+  }
+  fmt::print("\nDeclaration:\n{}\n", declaration);
+  if (own) {
+    const std::string declared = print_declaration(own->declaration());
+    fmt::print("\n{}\n",
+               declared == declaration ? "It declares just this." : "Its own declaration differs:");
+    print_differences(declared, declaration);
+  }
+  return ExitCode::conformant;
+}
+
+ATTEST_COMMAND(
+    probe,
+    {
+        .name = "probe",
+        .summary = "find out what a kernel does that says nothing of itself",
+        .examples =
+            "Examples:\n"
+            "  attest probe ./libmine.so             what it takes and does, and a declaration\n"
+            "  attest probe ./libmine.so --evidence  with the call that shows each\n"
+            "A kernel's own declaration is not looked at, only compared in the end.",
+        .positionals = {{"SUBJECT", "a built-in name (attest list), a library, or library#kernel"}},
+        .options = {{"--evidence", "", "show what each answer rests on"},
+                    {"--json", "FILE", "write all of it there; - is stdout"}},
+        .run = run,
+    });
+
+}  // namespace
+}  // namespace attest
