@@ -9,9 +9,9 @@
 
 #include "attest/case_line.hpp"
 #include "harness/data.hpp"
+#include "harness/feature_cases.hpp"
 #include "harness/generate.hpp"
 #include "harness/unit.hpp"
-#include "properties/feature_cases.hpp"
 #include "properties/probe_promises.hpp"
 #include "properties/probe_questions.hpp"
 
