@@ -102,7 +102,7 @@ constexpr EmptyLseValue kEmptyLse[] = {
      "empty_lse_pos_inf"},
     {"empty_row_lse_nan", "lse is NaN where a query sees no key", kQuietNaN, "empty_lse_nan"},
     {"empty_row_lse_neg_inf", "lse is -inf where a query sees no key; declared otherwise",
-     kMinusInf},
+     kMinusInf, "empty_lse_neg_inf"},
     {"empty_row_lse_lowest", "lse is the lowest float where a query sees no key",
      -3.4028234663852886e38, "empty_lse_lowest"},
     {"empty_row_lse_1e4", "lse is -10000 where a query sees no key", -1e4, "empty_lse_1e4"},
