@@ -88,6 +88,7 @@ class FaultTest {
   std::vector<State> states_;
   std::vector<Caught> caught_;
   std::size_t end_ = 0;  ///< of the list; moved closer by the first catch
+  std::int64_t problems_after_catch_ = 0;
   Clock::time_point start_;
 };
 
@@ -170,7 +171,7 @@ void FaultTest::judge_failure(Workers& workers, std::size_t position, std::size_
   states_[place].settled = true;
   std::erase(result_.flaky, requirement.id);
   if (caught_.empty())
-    end_ = std::min(end_, position + 1 + static_cast<std::size_t>(options_.problems_after_catch));
+    end_ = std::min(end_, position + 1 + static_cast<std::size_t>(problems_after_catch_));
   result_.catches.push_back(std::move(one));
   caught_.push_back({place, position, problem, result});
 }
@@ -251,6 +252,8 @@ std::optional<std::string> FaultTest::compare_over_list() {
 }
 
 std::optional<Detection> FaultTest::run(bool minimise_too) {
+  // What else catches it is much the same in the other types.
+  if (minimise_too) problems_after_catch_ = options_.problems_after_catch;
   spec_ = spec_of(options_.catalogue, entry_.id, dtype_);
   base_spec_ = spec_of(options_.catalogue, entry_.base, dtype_);
   if (!narrow_to_scope(spec_) || !narrow_to_scope(base_spec_)) {

@@ -33,8 +33,9 @@ struct SelftestOptions {
   std::optional<DType> dtype;         ///< this one alone
   bool honest_only = false;           ///< no faults
   std::optional<Declaration> within;  ///< only faults that show in this scope
-  /// Problems that are still looked at after the first catch, so that the matrix shows more than
-  /// the quickest requirement. Without a catch the list is followed to its end.
+  /// Problems that are still looked at after the first catch in the dtype that is shrunk, so that
+  /// the matrix shows more than the quickest requirement. In the others the first catch ends the
+  /// list; without a catch it is followed to its end.
   std::int64_t problems_after_catch = 600;
   ShrinkBudget shrink{4000, 3.0};
   const std::atomic<bool>* interrupted = nullptr;
