@@ -119,6 +119,10 @@ std::string head(const Record& record, const CauseView& view, const FailureCall&
                       low ? 1 : 0, low ? "start" : "end");
   text += fmt::format("#define CALLS {}{}\n", comes_and_goes ? 1000 : 1,
                       comes_and_goes ? " /* it does not fail every time */" : "");
+  // What is not written must show, also where NaN is right.
+  text += fmt::format("#define JUNK {} /* in outputs before the call: {} */\n",
+                      failure.reason == Reason::unwritten ? "0x45" : "0xff",
+                      failure.reason == Reason::unwritten ? "large numbers" : "NaN");
   text += fmt::format("#define IN_CHILD {}\n",
                       failure.reason == Reason::exited ? "1 /* it ends its process */" : "0");
   text += fmt::format("#define MUST_REFUSE {}\n", call.refuse ? 1 : 0);
@@ -341,9 +345,7 @@ std::string call_text(const FailureCall& call) {
     const std::string bytes = fmt::format("{0}_COUNT * sizeof *{0}_data", block.name);
     text += fmt::format("  if (!{0}_data) {0}_data = place({1}, {2});\n", block.name,
                         block.output ? "NULL" : block.name + "_values", bytes);
-    if (block.output)
-      text += fmt::format("  memset({}_data, 0xff, {}); /* NaN where nothing is written */\n",
-                          block.name, bytes);
+    if (block.output) text += fmt::format("  memset({}_data, JUNK, {});\n", block.name, bytes);
   }
   for (const CallTensor& tensor : call.tensors) {
     const CallBlock& block = call.blocks[tensor.block];

