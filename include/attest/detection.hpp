@@ -79,6 +79,10 @@ struct DetectionReport {
   bool operator==(const DetectionReport&) const = default;
 };
 
+/// Requirements that hold outputs against the oracle's values, whatever problems they draw. The
+/// others need none: they compare calls with each other, or with what is exact.
+bool compares_with_oracle(std::string_view requirement);
+
 /// A fault counts as caught where it is caught in every dtype that it is listed with (and that is
 /// in scope); an honest entry as accused where it is in one.
 struct DetectionTotals {
@@ -86,7 +90,7 @@ struct DetectionTotals {
   std::int64_t fault_kernels = 0, fault_kernels_caught = 0;      ///< by id and dtype
   std::int64_t honest_kernels = 0, honest_kernels_accused = 0;
   std::int64_t escaped_kernels = 0, unreachable_kernels = 0, out_of_scope_kernels = 0;
-  std::int64_t caught_beyond_oracle = 0;  ///< faults with a catch by other than ORACLE-*
+  std::int64_t caught_beyond_oracle = 0;  ///< faults with a catch that needs no oracle
   double median_seconds = 0;              ///< to the first catch, over fault kernels
   double slowest_seconds = 0;
   std::int64_t minimal_cases = 0, minimal_failing_again = 0;

@@ -54,6 +54,14 @@ TEST(Detection, CountsFaultsByIdAndByDtype) {
   EXPECT_EQ(detection_score(sample()), "caught 2 of 2 faults, accused 0 of 1 honest kernels");
 }
 
+TEST(Detection, GridsAndNeedlesAreAgreementWithTheOracleToo) {
+  DetectionReport report = sample();
+  report.kernels[4].catches.push_back({.requirement = "SIZE-GRID"});
+  EXPECT_EQ(detection_totals(report).caught_beyond_oracle, 1);
+  report.kernels[4].catches.push_back({.requirement = "LAW-SHIFT"});
+  EXPECT_EQ(detection_totals(report).caught_beyond_oracle, 2);
+}
+
 TEST(Detection, ForgivesNoDtype) {
   DetectionReport report = sample();
   report.kernels[3].outcome = Outcome::escaped;
