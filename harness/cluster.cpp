@@ -361,4 +361,45 @@ void cluster(const WorkList& work, const std::vector<UnitResult>& results,
   }
 }
 
+namespace {
+
+void take_over(const Cause& other, Cause& cause) {
+  cause.cases += other.cases;
+  const auto unite = [](const std::vector<std::string>& more, std::vector<std::string>& list) {
+    std::set<std::string> all(list.begin(), list.end());
+    all.insert(more.begin(), more.end());
+    list.assign(all.begin(), all.end());
+  };
+  unite(other.caught_by, cause.caught_by);
+  for (const std::string& dtype : other.dtypes)
+    if (std::count(cause.dtypes.begin(), cause.dtypes.end(), dtype) == 0)
+      cause.dtypes.push_back(dtype);
+  std::erase_if(cause.features, [&](const std::string& feature) {
+    return std::count(other.features.begin(), other.features.end(), feature) == 0;
+  });
+}
+
+}  // namespace
+
+void merge_causes_of_one_diagnosis(Record& record) {
+  std::vector<Cause> merged;
+  std::map<int, int> id_of;
+  for (const Cause& cause : record.causes) {
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const Cause& before) {
+      return !cause.hypotheses.empty() && before.hypotheses == cause.hypotheses &&
+             is_failure(before.verdict) && is_failure(cause.verdict);
+    });
+    if (same == merged.end()) {
+      merged.push_back(cause);
+      merged.back().id = static_cast<int>(merged.size());
+      id_of[cause.id] = merged.back().id;
+    } else {
+      take_over(cause, *same);
+      id_of[cause.id] = same->id;
+    }
+  }
+  for (Failure& failure : record.failures) failure.cause = id_of[failure.cause];
+  record.causes = std::move(merged);
+}
+
 }  // namespace attest

@@ -17,6 +17,9 @@ namespace attest {
 void cluster(const WorkList& work, const std::vector<UnitResult>& results,
              const std::vector<Finding>& findings, Record& record);
 
+/// Causes that the diagnosis explains by the same mistakes become one, under the first of them.
+void merge_causes_of_one_diagnosis(Record& record);
+
 /// What a kernel did, without where: "reads past the end of k", "wrong o". From the finding's
 /// verdict, reason and detail.
 std::string what_happened(const Finding& finding);

@@ -161,5 +161,40 @@ TEST(Severity, AnAccidentSaysMoreThanAWrongValue) {
             severity(Verdict::fail, Reason::law_broken));
 }
 
+TEST(Cluster, MergesCausesThatTheDiagnosisExplainsAlike) {
+  Record record;
+  const auto cause = [&](int id, std::vector<std::string> hypotheses, std::int64_t cases,
+                         std::vector<std::string> features, std::vector<std::string> caught_by) {
+    Cause one;
+    one.id = id;
+    one.hypotheses = std::move(hypotheses);
+    one.cases = cases;
+    one.features = std::move(features);
+    one.caught_by = std::move(caught_by);
+    one.dtypes = {"f32"};
+    record.causes.push_back(one);
+    Failure failure;
+    failure.cause = id;
+    record.failures.push_back(failure);
+  };
+  cause(1, {"top_left"}, 10, {"causal", "gqa"}, {"ORACLE-O"});
+  cause(2, {}, 5, {"sink"}, {"ORACLE-O"});
+  cause(3, {}, 4, {"sink"}, {"ORACLE-LSE"});
+  cause(4, {"top_left"}, 3, {"causal"}, {"LAW-PADDING"});
+  cause(5, {"top_left", "strict"}, 2, {"causal"}, {"LAW-SHIFT"});
+  merge_causes_of_one_diagnosis(record);
+  ASSERT_EQ(record.causes.size(), 4u);
+  EXPECT_EQ(record.causes[0].cases, 13);
+  EXPECT_EQ(record.causes[0].features, std::vector<std::string>{"causal"});
+  EXPECT_EQ(record.causes[0].caught_by, (std::vector<std::string>{"LAW-PADDING", "ORACLE-O"}));
+  EXPECT_EQ(record.causes[0].dtypes, std::vector<std::string>{"f32"});
+  // Nothing that fits is no common mistake.
+  EXPECT_EQ(record.causes[1].id, 2);
+  EXPECT_EQ(record.causes[2].id, 3);
+  std::vector<int> of;
+  for (const Failure& failure : record.failures) of.push_back(failure.cause);
+  EXPECT_EQ(of, (std::vector<int>{1, 2, 3, 1, 4}));
+}
+
 }  // namespace
 }  // namespace attest

@@ -335,6 +335,7 @@ void Run::add_failures(Record& record) {
   }
   cluster(work_, results_, findings_, record);
   if (!interrupted()) diagnose(work_, results_, findings_, workers_, record);
+  merge_causes_of_one_diagnosis(record);
 }
 
 void Run::add_notes(Record& record) const {
