@@ -111,6 +111,18 @@ bool hidden_score_overflows(const OracleCall& call, const Rows& rows, const RowP
   return !inside_domain(dot_load, 0, 0, call.arithmetic.profile.max_acc);
 }
 
+/// A row of finite mask values alone is judged by the hull of its v, not by its scores; but where
+/// q.k overflows the accumulator, a kernel has Inf in place of the mask value.
+bool masked_score_overflows(const OracleCall& call, std::size_t tile_row, const Workspace& work) {
+  const double* abs_dot = work.tile.abs_dot.data() + tile_row * work.tile.stride;
+  double largest = 0;
+  for (std::size_t x = 0; x < work.row.n; ++x)
+    largest =
+        std::max(largest, abs_dot[static_cast<std::size_t>(work.row.key[x]) - work.tile.first_key]);
+  const double dot_load = largest * std::max(1.0, std::fabs(call.rules.scale));
+  return !inside_domain(dot_load, 0, 0, call.arithmetic.profile.max_acc);
+}
+
 /// F = 1/(1 - p_drop) and what the double leaves of it.
 void set_keep_factor(const AttentionProblem& problem, OracleCall& call) {
   if (!(problem.dropout_p > 0)) return;
@@ -197,8 +209,9 @@ void judge_row(const OracleCall& call, const Rows& rows, const RowPlace& place,
                std::size_t tile_row, bool query_is_finite, Workspace& work, Expected& expected) {
   RowKind& kind = expected.rows[place.index];
   kind = collect_keys(call, rows, place, query_is_finite, work);
-  if (kind != RowKind::padding && kind != RowKind::unspecified &&
-      hidden_score_overflows(call, rows, place, tile_row, work)) {
+  if ((kind != RowKind::padding && kind != RowKind::unspecified &&
+       hidden_score_overflows(call, rows, place, tile_row, work)) ||
+      (kind == RowKind::lowest_only && masked_score_overflows(call, tile_row, work))) {
     kind = RowKind::outside_domain;
     write_unjudged(call, place, expected);
     return;

@@ -235,6 +235,27 @@ TEST(SpecialRows, AScoreThatOverflowsUnderABiasOfMinusInfinityIsOutsideTheDomain
   EXPECT_EQ(expect(problem, inputs, half).rows[0], RowKind::empty);
 }
 
+TEST(SpecialRows, AScoreThatOverflowsUnderAFiniteMaskValueIsOutsideTheDomain) {
+  PrecisionProfile half;
+  half.max_acc = 65504;
+  AttentionProblem problem;
+  problem.dtype = DType::f16;
+  problem.kv_len = 2;
+  problem.bias = BiasKind::list;
+  AttentionInputs inputs;
+  inputs.q = Dense<double>({1, 1, 1, 1});
+  inputs.k = Dense<double>({1, 1, 2, 1});
+  inputs.v = Dense<double>({1, 1, 2, 1});
+  inputs.bias = Dense<double>({1, 1, 1, 2});
+  inputs.q.values = {256};
+  inputs.k.values = {1, 384};  // 98304: Inf in f16, and Inf it stays whatever is added
+  inputs.bias.values = {-65504, -65504};
+  EXPECT_EQ(expect(problem, inputs, half).rows[0], RowKind::outside_domain);
+  EXPECT_EQ(expect(problem, inputs, {}).rows[0], RowKind::lowest_only);
+  inputs.k.values = {1, 1};
+  EXPECT_EQ(expect(problem, inputs, half).rows[0], RowKind::lowest_only);
+}
+
 TEST(SpecialRows, AScoreBeyondItsStorageIsOutsideTheDomain) {
   PrecisionProfile stored;
   stored.u_score = 0x1p-11;
