@@ -40,8 +40,8 @@ DetectionReport sample() {
   caught.base = "plain";
   caught.outcome = Outcome::caught;
   caught.catches = {
-      {"ORACLE-O", Verdict::fail, Reason::wrong_value, "attention.forward lq=9", 12, 0.25, 1, 1},
-      {"MASK-NOLEAK", Verdict::crash, Reason::none, "attention.forward lq=8", 40, 0.5, 10, 3}};
+      {"ORACLE-O", Verdict::fail, Reason::wrong_value, "attention.forward lq=9", 12, 0.5, 1, 1},
+      {"MASK-NOLEAK", Verdict::crash, Reason::none, "attention.forward lq=8", 40, 0.75, 10, 3}};
   caught.minimal = {{"ORACLE-O", "attention.forward lq=2 base=causal", "wrong o", "attest replay x",
                      2, true, false}};
   caught.shown_by = "plain passes ORACLE-O on the same case";
@@ -121,7 +121,7 @@ TEST(DetectionScreen, EndsWithTheScore) {
             "kind  faults  caught\n"
             "mask       1       1\n"
             "\n"
-            "first catch after 0.3 s (median), 0.3 s (slowest), on one core\n"
+            "first catch after 0.5 s (median), 0.5 s (slowest), on one core\n"
             "1 of 1 fault caught by a requirement other than agreement with the oracle (100 %)\n"
             "smallest cases: 2 pairs of query and key (median); 1 of 1 replay\n"
             "by dtype: caught 2 of 2 faulty kernels, accused 0 of 1 honest ones\n"
