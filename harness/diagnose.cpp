@@ -9,7 +9,6 @@
 #include <limits>
 #include <set>
 
-#include "attest/case_line.hpp"
 #include "harness/unread.hpp"
 
 namespace attest {
@@ -36,20 +35,6 @@ bool is_judged(const Sample& sample, std::size_t row, bool of_o) {
     case RowKind::padding: break;
   }
   return true;
-}
-
-std::int64_t count_wrong(const Sample& sample) {
-  std::int64_t wrong = 0;
-  const auto count = [&](const ExpectedTensor& right, const std::vector<double>& actual,
-                         std::int64_t width, bool of_o) {
-    for (std::size_t flat = 0; flat < actual.size(); ++flat)
-      wrong += is_judged(sample, flat / static_cast<std::size_t>(width), of_o) &&
-               !agree(actual[flat], right.value[flat], right.t_mixed[flat]);
-  };
-  count(sample.expected.o, sample.seen.o, std::max<std::int64_t>(sample.problem.v_head_dim, 1),
-        true);
-  count(sample.expected.lse, sample.seen.lse, 1, false);
-  return wrong;
 }
 
 struct Counted {
@@ -108,6 +93,20 @@ void compare_errors(const Sample& sample, const ExpectedTensor& right,
 }
 
 }  // namespace
+
+std::int64_t count_wrong(const Sample& sample) {
+  std::int64_t wrong = 0;
+  const auto count = [&](const ExpectedTensor& right, const std::vector<double>& actual,
+                         std::int64_t width, bool of_o) {
+    for (std::size_t flat = 0; flat < actual.size(); ++flat)
+      wrong += is_judged(sample, flat / static_cast<std::size_t>(width), of_o) &&
+               !agree(actual[flat], right.value[flat], right.t_mixed[flat]);
+  };
+  count(sample.expected.o, sample.seen.o, std::max<std::int64_t>(sample.problem.v_head_dim, 1),
+        true);
+  count(sample.expected.lse, sample.seen.lse, 1, false);
+  return wrong;
+}
 
 std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem) {
   context.limits = call_limits(problem);
@@ -220,18 +219,6 @@ std::vector<Fit> fitting_mistakes(const std::vector<Sample>& samples) {
       if (fit.samples - fit.samples_fitting > most_misses) break;
     }
     if (fit.good()) fits.push_back(fit);
-    if (const char* debug = getenv("ATTEST_DBG"); debug && hypothesis.id.rfind(debug, 0) == 0) {
-      fmt::print(stderr, "DBG {} samples {}/{} elements {}/{} telling {}\n", hypothesis.id,
-                 fit.samples_fitting, fit.samples, fit.fitting, fit.elements, fit.telling);
-      for (const Sample& sample : samples) {
-        Fit one;
-        one.hypothesis = &hypothesis;
-        compare(hypothesis, sample, one);
-        if (one.samples != one.samples_fitting)
-          fmt::print(stderr, "   {}/{} wrong {} {}\n", one.fitting, one.elements, sample.wrong,
-                     print_case(sample.problem));
-      }
-    }
   }
   // Stable: of two that fit alike the one registered as the more ordinary comes first.
   std::stable_sort(fits.begin(), fits.end(), [](const Fit& a, const Fit& b) {

@@ -28,6 +28,9 @@ struct Sample {
 /// nullopt where the call brought no outputs: refused, or an accident.
 std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem);
 
+/// Judged elements of both outputs that lie beyond their tolerance.
+std::int64_t count_wrong(const Sample& sample);
+
 /// How well one hypothesis explains the samples looked at.
 struct Fit {
   const Hypothesis* hypothesis = nullptr;

@@ -60,6 +60,7 @@ class Probe {
     return try_problem(context_, problem) == Outcome::right;
   }
   void ask_lengths();
+  void tell_apart(Feature feature, AttentionProblem& p) const;
   DimSet sweep(bool of_v);
 
   CaseContext& context_;
@@ -235,6 +236,23 @@ void Probe::lengths() {
   declaration.max_kv_len = longest(false);
 }
 
+/// What one of the alternatives would give must differ from what is right.
+void Probe::tell_apart(Feature feature, AttentionProblem& p) const {
+  if (feature == Feature::global_tokens) {
+    p.window_right = 0;
+    p.global_tokens = 2;
+  }
+  if (feature == Feature::packed && p.q_len > 4 && p.kv_len > 4) {
+    p.cu_seqlens_q = {0, 2, p.q_len - 1};  // the last row is padding
+    p.cu_seqlens_k = {0, 3, p.kv_len - 1};
+  }
+  if (feature != Feature::softcap) return;
+  if (declaration.has(Feature::mask))
+    p.mask = MaskKind::random;
+  else if (declaration.has(Feature::causal))
+    p.base = Base::causal;
+}
+
 /// Three problems that use the feature, where the sizes that the kernel takes allow it.
 std::vector<AttentionProblem> Probe::problems_with(Feature feature) const {
   constexpr std::array<std::array<std::int64_t, 2>, 4> kLengths{{{5, 7}, {7, 5}, {6, 9}, {8, 8}}};
@@ -252,6 +270,7 @@ std::vector<AttentionProblem> Probe::problems_with(Feature feature) const {
       p.num_kv_heads = 3;
       p.num_heads = 6;
     }
+    tell_apart(feature, p);
     p = make_legal(p, *parse_declaration(kProbeDeclaration));
     const std::vector<Feature> used = features_of(p);
     if (std::find(used.begin(), used.end(), feature) != used.end()) problems.push_back(p);

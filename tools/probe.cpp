@@ -56,28 +56,40 @@ std::string as_json(const ProbeReport& report) {
   return text + "\n ]\n}\n";
 }
 
-/// Words of the kernel's own declaration that the probed one lacks, and the reverse.
-void print_differences(const std::string& own, const std::string& probed) {
-  const auto words = [](const std::string& text) {
-    std::vector<std::string> list;
-    std::string word;
-    for (const char c : text + " ") {
-      if (c != ' ') {
-        word += c;
-      } else if (!word.empty()) {
-        list.push_back(word);
-        word.clear();
-      }
+/// The words of a declaration that are no features: those are compared one by one.
+std::vector<std::string> plain_words(Declaration declaration) {
+  declaration.features.fill(false);
+  declaration.base_full = declaration.layout_bhld = true;
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : print_declaration(declaration) + " ") {
+    if (c != ' ') {
+      word += c;
+    } else if (!word.empty()) {
+      words.push_back(word);
+      word.clear();
     }
-    return list;
+  }
+  return words;
+}
+
+void print_differences(const Declaration& own, const Declaration& probed) {
+  bool any = false;
+  const auto say = [&any](bool declared, std::string_view what) {
+    if (!any) fmt::print("\nIts own declaration differs:\n");
+    any = true;
+    fmt::print("  {}  {}\n", declared ? "it declares    " : "the probe found", what);
   };
-  const std::vector<std::string> left = words(own), right = words(probed);
+  for (int f = 0; f < kNumFeatures; ++f) {
+    const auto feature = static_cast<Feature>(f);
+    if (own.has(feature) != probed.has(feature)) say(own.has(feature), name(feature));
+  }
+  const std::vector<std::string> left = plain_words(own), right = plain_words(probed);
   for (const std::string& word : left)
-    if (std::find(right.begin(), right.end(), word) == right.end())
-      fmt::print("  it declares      {}\n", plain(word));
+    if (std::find(right.begin(), right.end(), word) == right.end()) say(true, plain(word));
   for (const std::string& word : right)
-    if (std::find(left.begin(), left.end(), word) == left.end())
-      fmt::print("  the probe found  {}\n", word);
+    if (std::find(left.begin(), left.end(), word) == left.end()) say(false, word);
+  if (!any) fmt::print("\nIt declares just this.\n");
 }
 
 ExitCode run(const Arguments& arguments) {
@@ -105,12 +117,7 @@ ExitCode run(const Arguments& arguments) {
       fmt::print("{:<30}   {}\n", "", plain(finding.evidence));
   }
   fmt::print("\nDeclaration:\n{}\n", declaration);
-  if (own) {
-    const std::string declared = print_declaration(own->declaration());
-    fmt::print("\n{}\n",
-               declared == declaration ? "It declares just this." : "Its own declaration differs:");
-    print_differences(declared, declaration);
-  }
+  if (own) print_differences(own->declaration(), report.declaration);
   return ExitCode::conformant;
 }
 
