@@ -355,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenLibrary{"load_open_crashes", "signal 6 (SIGABRT) in open()"},
         BrokenLibrary{"load_no_forward", "offers no forward()"},
         BrokenLibrary{"load_bad_alignment", "its alignment is 48, not a power of two up to 4096"},
-        BrokenLibrary{"load_no_declaration", "has no declaration"}),
+        BrokenLibrary{"load_no_declaration", "only has no declaration"}),
     [](const testing::TestParamInfo<BrokenLibrary>& tested) {
       return std::string(tested.param.module);
     });
