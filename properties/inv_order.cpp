@@ -12,7 +12,7 @@
 namespace attest {
 namespace {
 
-/// Nine calls of it are made, and two oracles.
+/// Ten calls of it or of its like are made, and five oracles.
 constexpr std::int64_t kMostTriples = 100'000;
 
 std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration&) {
@@ -114,12 +114,20 @@ class Calls {
     }
   }
 
-  /// A call in between: its accidents are others' to report.
+  /// A call in between. Where it is wrong for good, that is others' to report.
   void between(const AttentionProblem& problem) {
     if (stopped_) return;
     const CallLimits limits = context_.limits;
     context_.limits = call_limits(problem);
-    context_.call(problem, make_inputs(problem));
+    const AttentionInputs inputs = make_inputs(problem);
+    const Expected expected =
+        expect(problem, inputs, context_.declaration().profile_for(problem.dtype));
+    const auto judged = [&] {
+      return judge_outputs(context_, problem, expected, context_.call(problem, inputs));
+    };
+    const CaseResult result = judged();
+    if (result.verdict == Verdict::fail && !other_ && judged().verdict == Verdict::pass)
+      other_ = broken_by(result, "a call of another kind among these");
     context_.limits = limits;
   }
 

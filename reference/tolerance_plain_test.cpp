@@ -314,7 +314,11 @@ RowTolerance tolerances(Twin& twin) {
     }
     const Real lost = f.eta_exp / twin.l * distance,
                underflow = 4 * f.eta_acc * (n + 2) + f.eta_in * twin.F;
-    const Real mixed = std::min(E, reach) + rounding + twin.g(n_c + 2, twin.kappa) * X + abs_small +
+    // max |x| - X <= reach + |o| - X, where any key may carry the row.
+    const Real beyond = E < reach ? 0 : std::max<Real>(reach + a - X, 0);
+    const Real taken_over = (twin.g(n_c + 2, twin.kappa) + f.u_in + f.u_p) * beyond;
+    const Real mixed = taken_over + std::min(E, reach) + rounding +
+                       twin.g(n_c + 2, twin.kappa) * X + abs_small +
                        (twin.g(n_l + 2, twin.kappa) + small_l) * a + 3 * u * a + lost + f.u_in * X +
                        common * a + underflow;
     Pair pair;

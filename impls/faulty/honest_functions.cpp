@@ -93,7 +93,8 @@ struct PolynomialExp : Stepwise<S> {
   }
   C weight(C z, C max) const override {
     const C x = z - max;
-    if (!(x > C{-87})) return x <= C{-87} ? C{0} : x;
+    constexpr C kLeast = C{-87.3365447f};  // ln 2^-126: what the declaration lets exp flush
+    if (!(x > kLeast)) return x <= kLeast ? C{0} : x;
     const C n = std::nearbyint(x * static_cast<C>(kLog2e));
     // ln 2 in two parts: the first has few bits, so that n times it is exact.
     const C r = std::fma(-n, C{-2.12194440e-4f}, std::fma(-n, C{0.693359375f}, x));
