@@ -13,7 +13,7 @@ namespace attest::testing {
 namespace {
 
 std::string faulty_path() {
-  return std::string(ATTEST_BINARY_DIR) + "/lib/attest-faulty/faulty.so";
+  return ATTEST_BINARY_DIR "/lib/attest-faulty/faulty.so";
 }
 
 const attest_fault* read_catalogue() {
