@@ -124,7 +124,8 @@ class LawTestKernel : public Kernel {
       row.push_back(static_cast<double>(view(b, h, i, c)));
     const bool halves = p.rope == ATTEST_ROPE_HALF || broken == Break::rope_always_on_halves;
     std::int64_t turn = position - p.rope_position;
-    if (broken == Break::rope_ignores_offset && p.rope)
+    // The tables hold the positions of the right kernel alone.
+    if ((broken == Break::rope_ignores_offset || broken == Break::segments_leak) && p.rope)
       turn = std::clamp<std::int64_t>(turn, 0, cosines.extent(0) - 1);
     for (std::int64_t t = 0; p.rope && t < p.rope_dim / 2; ++t) {
       auto cosine = static_cast<double>(cosines(turn, t));
