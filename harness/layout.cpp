@@ -34,7 +34,8 @@ Extents strides_in_order(const Extents& shape, const std::array<int, 4>& order,
 constexpr std::array<int, 4> kBhld{0, 1, 2, 3}, kBlhd{0, 2, 1, 3}, kBhdl{0, 1, 3, 2};
 constexpr Extents kNoGap{0, 0, 0, 0};
 // Odd, so that a wrong stride meets a gap and not another row; channels stay together.
-constexpr Extents kGaps{7, 5, 3, 0};
+// Other ones for v and o, so that no tensor lies as another does.
+constexpr Extents kGaps{7, 5, 3, 0}, kGapsOfV{9, 3, 5, 0}, kGapsOfO{5, 9, 7, 0};
 
 // A step along any axis but the last leaves 32 bits, signed and unsigned, in elements and in bytes.
 // The rest of 3 and the row itself keep an offset that was cut to 16 or 32 bits off every row.
@@ -51,12 +52,12 @@ Extents far_strides(const Extents& shape) {
 }
 
 /// q, k, v and o.
-Extents strides_of(const Extents& shape, Layout layout) {
+Extents strides_of(const Extents& shape, Layout layout, const Extents& gaps = kGaps) {
   switch (layout) {
     case Layout::far: return far_strides(shape);
     case Layout::bhld: return strides_in_order(shape, kBhld, kNoGap);
     case Layout::bhdl: return strides_in_order(shape, kBhdl, kNoGap);
-    case Layout::strided: return strides_in_order(shape, kBhld, kGaps);
+    case Layout::strided: return strides_in_order(shape, kBhld, gaps);
     case Layout::blhd:
     case Layout::kv_packed:
     case Layout::broadcast: break;
@@ -133,7 +134,7 @@ void form_k_and_v(const AttentionProblem& p, int alignment, CallForm& form) {
   TensorForm& k = form[static_cast<std::size_t>(Slot::k)];
   TensorForm& v = form[static_cast<std::size_t>(Slot::v)];
   k = make(Slot::k, element, 4, k_shape, strides_of(k_shape, p.layout));
-  v = make(Slot::v, element, 4, v_shape, strides_of(v_shape, p.layout));
+  v = make(Slot::v, element, 4, v_shape, strides_of(v_shape, p.layout, kGapsOfV));
   const std::int64_t step = saturating_multiply(p.head_dim, size_of(element));
   const bool aligned = alignment <= 0 || step % alignment == 0;
   if (p.layout == Layout::kv_packed && p.head_dim == p.v_head_dim && aligned) {
@@ -222,7 +223,7 @@ CallForm call_form(const AttentionProblem& p, int alignment) {
   const Extents q_shape{p.batch, p.num_heads, p.q_len, p.head_dim};
   const Extents o_shape{p.batch, p.num_heads, p.q_len, p.v_head_dim};
   at(Slot::q) = make(Slot::q, element, 4, q_shape, strides_of(q_shape, p.layout));
-  at(Slot::o) = make(Slot::o, element, 4, o_shape, strides_of(o_shape, p.layout));
+  at(Slot::o) = make(Slot::o, element, 4, o_shape, strides_of(o_shape, p.layout, kGapsOfO));
   form_k_and_v(p, alignment, form);
   if (p.want_lse) {
     const Extents shape{p.batch, p.num_heads, p.q_len, 1};

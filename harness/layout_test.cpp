@@ -58,6 +58,9 @@ TEST(Layout, StridesAreThoseOfTheName) {
   EXPECT_EQ(strides(Layout::broadcast, Slot::q), (Strides{120, 4, 24, 1}));
   // Rows of 4 with 3 unused, heads of 5 rows with 5, sequences of 6 heads with 7.
   EXPECT_EQ(strides(Layout::strided, Slot::q), (Strides{6 * 40 + 7, 40, 7, 1}));
+  // v and o have gaps of their own: 9, 3, 5 and 5, 9, 7.
+  EXPECT_EQ(strides(Layout::strided, Slot::v), (Strides{3 * 66 + 9, 66, 9, 1}));
+  EXPECT_EQ(strides(Layout::strided, Slot::o), (Strides{6 * 64 + 5, 64, 11, 1}));
 }
 
 TEST(Layout, NoTwoElementsShareAPlaceButInBroadcast) {

@@ -134,6 +134,15 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
           problem, output, flat, kNan, actual, Reason::nan_lost,
           std::string("a visible NaN in ") + name_of(spot->place) + " does not come out");
   };
+  /// v holds it in one channel, and that is the channel of o where it belongs.
+  const auto owe_no_nan = [&](Output output, std::size_t flat, double before, double actual) {
+    ++result.elements_compared;
+    if (!std::isnan(actual) || std::isnan(before)) return;
+    ++result.elements_failed;
+    if (!failure)
+      failure = element_failure(problem, output, flat, before, actual, Reason::nan_leak,
+                                "a NaN in one channel of v comes out where it does not belong");
+  };
   int traced = 0;
   for (std::size_t row = 0; row < reached.size(); ++row) {
     if (!reached[row]) continue;
@@ -151,6 +160,11 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
       if (!seen.lse.empty()) owe_non_finite(Output::lse, row, seen.lse[row]);
       continue;
     }
+    for (std::size_t c = 0; c < width; ++c)
+      if (!std::isnan(
+              inputs.v.at(b, head_group(problem, h), spot->j, static_cast<std::int64_t>(c))))
+        owe_no_nan(Output::o, row * width + c, base.o[row * width + c], seen.o[row * width + c]);
+    if (!seen.lse.empty()) owe_no_nan(Output::lse, row, base.lse[row], seen.lse[row]);
     // A weight below 2^-20 may be rounded away, and with it the NaN. The definition gives weights
     // at about 10 us a key: a few rows are enough.
     if (++traced > 4 || problem.kv_len > 512) continue;
