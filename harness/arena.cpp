@@ -157,6 +157,11 @@ void Arena::publish() {
   std::memcpy(header_->slots, slots_, sizeof slots_);
 }
 
+bool Arena::header_is_intact() const {
+  return header_->generation == generation_ && header_->arena_bytes == arena_bytes_ &&
+         std::memcmp(header_->slots, slots_, sizeof slots_) == 0;
+}
+
 std::optional<std::string> Arena::reserve(const SlotBytes& bytes) {
   SlotBytes grown = bytes_;
   for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -43,6 +43,8 @@ class Arena {
   std::byte* base() const { return base_; }
   const SlotRange& slot(Slot slot) const { return slots_[static_cast<int>(slot)]; }
   HostHeader& header() const { return *header_; }
+  /// The header still says where the slots lie: no kernel wrote over that.
+  bool header_is_intact() const;
   int fd() const { return fd_; }
 
  private:

@@ -62,8 +62,10 @@ TEST(Pairs, ThatExcludeEachOtherAreNotPossible) {
   // two values each.
   EXPECT_EQ(possible("dtype=f32 packed seqlens_k"), 3 + 2 * 2);
   // Global tokens need a window.
-  EXPECT_EQ(possible("dtype=f32 window_left global_tokens"), 3 + 2 * 2);
-  EXPECT_EQ(possible("dtype=f32 layout=blhd,strided"), 3 + 2 * 2);
+  EXPECT_EQ(possible("dtype=f32 align=bottom_right window_left global_tokens"), 3 + 2 * 2);
+  EXPECT_EQ(possible("dtype=f32 layout=bhld,blhd,strided"), 3 + 2 * 2);
+  // Without the plain layout it is one or the other.
+  EXPECT_EQ(possible("dtype=f32 layout=blhd,strided"), 2 + 2 * 2);
   // A kernel that serves causal problems alone has no problem without it.
   EXPECT_EQ(possible("dtype=f32 base=causal gqa"), 2 + 1 + 2);
 }

@@ -152,6 +152,7 @@ class HostSubject final : public Subject {
     const HostHeader& header = arena_.header();
     if (header.stage == Stage::mapping) {
       process_.stop();
+      if (!arena_.header_is_intact()) return overwritten();
       return {arena_.is_far() ? Verdict::not_judged : Verdict::error, Reason::none,
               "the kernel host cannot map the tensors"};
     }

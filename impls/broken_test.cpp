@@ -54,10 +54,11 @@ struct Call {
 
 TEST(Broken, EveryKernelIsThere) {
   const std::set<std::string> expected = {
-      "segfault", "abort",       "exit",         "hang",           "allocate",
-      "modify_q", "read_past_k", "skip_element", "write_before_o", "null_deref_after_malloc",
-      "leak_nan", "swallow_nan", "junk_status",  "ignore_feature", "refuse_all",
-      "top_left", "flaky",       "prints",       "stack_overflow"};
+      "segfault",    "abort",       "exit",         "hang",           "allocate",
+      "modify_q",    "read_past_k", "skip_element", "write_before_o", "null_deref_after_malloc",
+      "leak_nan",    "swallow_nan", "junk_status",  "ignore_feature", "refuse_all",
+      "top_left",    "flaky",       "prints",       "stack_overflow", "kill_always",
+      "kill_itself", "slow",        "wrong_once"};
   Loaded module(broken_path("broken"));
   std::set<std::string> names;
   for (const attest_plugin* plugin = &module.plugin(); plugin; plugin = plugin->next)

@@ -125,7 +125,7 @@ class LawTestKernel : public Kernel {
     const bool halves = p.rope == ATTEST_ROPE_HALF || broken == Break::rope_always_on_halves;
     std::int64_t turn = position - p.rope_position;
     // The tables hold the positions of the right kernel alone.
-    if ((broken == Break::rope_ignores_offset || broken == Break::segments_leak) && p.rope)
+    if (broken != Break::none && p.rope)
       turn = std::clamp<std::int64_t>(turn, 0, cosines.extent(0) - 1);
     for (std::int64_t t = 0; p.rope && t < p.rope_dim / 2; ++t) {
       auto cosine = static_cast<double>(cosines(turn, t));

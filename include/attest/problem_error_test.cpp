@@ -291,10 +291,10 @@ TEST(ProblemError, NumbersOutsideTheLists) {
   EXPECT_NE(says([](P& p) { p.align = static_cast<Align>(255); }).find("align"), std::string::npos);
   EXPECT_NE(says([](P& p) { p.mask = static_cast<MaskKind>(8); }).find("mask"), std::string::npos);
   EXPECT_NE(says([](P& p) { p.bias = static_cast<BiasKind>(6); }).find("bias"), std::string::npos);
-  EXPECT_NE(says([](P& p) { p.data = static_cast<Family>(23); }).find("data"), std::string::npos);
+  EXPECT_NE(says([](P& p) { p.data = static_cast<Family>(25); }).find("data"), std::string::npos);
   EXPECT_NE(says([](P& p) { p.v_data = static_cast<Family>(99); }).find("v_data"),
             std::string::npos);
-  EXPECT_NE(says([](P& p) { p.layout = static_cast<Layout>(6); }).find("layout"),
+  EXPECT_NE(says([](P& p) { p.layout = static_cast<Layout>(7); }).find("layout"),
             std::string::npos);
 }
 
