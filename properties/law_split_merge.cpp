@@ -14,7 +14,6 @@ namespace {
 constexpr std::uint64_t kTag = 0x73706c74u;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kOwnRounding = 0x1p-50;  // exp, log and a few sums in double
-constexpr double kVague = 0.1;
 
 /// Keys outside a part are cut off, or hidden by the mask.
 bool cuts(const AttentionProblem& problem, const Declaration& declaration) {
@@ -94,13 +93,13 @@ void compare_merged(const LawCall& whole, const std::vector<LawCall>& parts, Law
   const auto width = static_cast<std::size_t>(whole.problem.v_head_dim);
   for (std::size_t row = 0; row < num_rows(whole.problem); ++row) {
     if (whole.expected.rows[row] != RowKind::ordinary) continue;
-    bool judged = true, counts = whole.expected.vagueness[row] <= kVague;
+    bool judged = true, counts = whole.telling(row);
     double most = -kInfinity, slack = 0;
     for (const LawCall& part : parts) {
       const RowKind kind = part.expected.rows[row];
       if (kind == RowKind::empty) continue;
       judged &= kind == RowKind::ordinary || kind == RowKind::empty_sink;
-      counts &= part.expected.vagueness[row] <= kVague;
+      counts &= part.telling(row);
       most = std::max(most, part.seen.lse[row]);
       slack = std::max(slack, allowed_of(part, Output::lse, row));
     }

@@ -18,15 +18,13 @@
 namespace attest {
 namespace {
 
-/// Most (query, key, channel) triples of a law's problem: its two calls and two answers of the
-/// oracle then cost about a millisecond.
+/// Most (query, key, channel) triples of a law's problem. One in twenty is that large, and costs a
+/// few milliseconds.
 constexpr std::int64_t kMostTriples = 100'000;
 constexpr std::int64_t kFewChannels = 8;
 constexpr std::int64_t kFewRows = 16;
 /// Two roundings of double arithmetic, relative to what is added.
 constexpr double kOwnRounding = 0x1p-52;
-/// A row where one weight may be off by this much says little (docs/tolerance.md section 9).
-constexpr double kVague = 0.1;
 
 /// The entries of one axis that are listed, in that order.
 template <class T>
@@ -342,8 +340,7 @@ void compare_same(const LawCall& base, const LawCall& other, const Same& same, L
     if (base.expected.rows[row] != RowKind::ordinary ||
         other.expected.rows[other_row] != RowKind::ordinary)
       continue;
-    const bool counts =
-        base.expected.vagueness[row] <= kVague && other.expected.vagueness[other_row] <= kVague;
+    const bool counts = base.telling(row) && other.telling(other_row);
     for (std::size_t c = 0; same.compares_o && c < width; ++c) {
       const std::size_t flat = row * width + c;
       const std::size_t other_flat =
@@ -385,7 +382,8 @@ CaseResult check_same(CaseContext& context, const AttentionProblem& problem, Res
 }
 
 CaseResult not_sayable() {
-  return {.verdict = Verdict::not_judged, .detail = "the law cannot be said with what is declared"};
+  return {.verdict = Verdict::not_judged,
+          .detail = "the law cannot be said with what is declared, or not exactly"};
 }
 
 }  // namespace attest

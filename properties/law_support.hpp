@@ -85,6 +85,10 @@ struct LawCall {
   Observation seen;
   Expected expected;
   bool generic = false;  ///< T_S alone convicts
+
+  /// A row where one weight may be off by a tenth can still convict, but its passing says nothing
+  /// (docs/tolerance.md section 9).
+  bool telling(std::size_t row) const { return expected.vagueness[row] <= 0.1; }
 };
 
 /// What the comparison may differ by at most: min(T_M, T_S), or T_M where the rows are not
@@ -137,7 +141,7 @@ void compare_same(const LawCall& base, const LawCall& other, const Same& same, L
 CaseResult check_same(CaseContext& context, const AttentionProblem& problem, Restatement restated,
                       const Same& same, bool generic, const std::string& what);
 
-/// "the law cannot be said with what is declared"
+/// `not_judged`, as the law cannot be said with what is declared or with these values.
 CaseResult not_sayable();
 
 }  // namespace attest

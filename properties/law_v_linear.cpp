@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kTag = 0x766c696eu;
 constexpr double kOwnRounding = 0x1p-52;
-constexpr double kVague = 0.1;
 
 enum class Way : std::uint8_t {
   factor,   ///< v = -1/2 (-2 v)
@@ -104,7 +103,7 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
     }
     if (judged)
       judge.add(Output::o, flat, whole.seen.o[flat], sum, allowed + kOwnRounding * magnitude,
-                whole.expected.vagueness[row] <= kVague);
+                whole.telling(row));
   }
   // v has no part in the lse.
   for (const LawCall& call : calls) compare_same(whole, call, {.compares_o = false}, judge);
