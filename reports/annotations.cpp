@@ -42,7 +42,7 @@ Annotation of_cause(const Record& record, const CauseView& view) {
   const std::string worst = worst_sentence(failure), where = where_sentence(failure);
   for (const std::string& line :
        {worst.empty() ? plain(failure.detail) : worst, where,
-        view.cause->diagnosis.empty() ? "" : "likely: " + plain(view.cause->diagnosis),
+        view.cause->diagnosis.empty() ? "" : "looks like: " + plain(view.cause->diagnosis),
         fmt::format("{}; {}", cause_extent(*view.cause), reruns_sentence(failure))})
     if (!line.empty()) message += line + '\n';
   return {is_failure(view.cause->verdict) && !view.known(),

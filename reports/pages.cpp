@@ -148,7 +148,7 @@ std::string facts_text(const Record& record, const CauseView& view) {
   item("what", escaped(failure.detail));
   item("where", escaped(where_sentence(failure)));
   item("worst", escaped(worst_sentence(failure)));
-  item("likely", escaped(cause.diagnosis));
+  item("looks like", escaped(cause.diagnosis));
   item("again", escaped(reruns_sentence(failure)) +
                     (failure.fully_shrunk ? "" : "; not fully shrunk, the budget was spent"));
   return text + '\n';
