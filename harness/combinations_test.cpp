@@ -62,7 +62,7 @@ TEST(Pairs, ThatExcludeEachOtherAreNotPossible) {
   // two values each.
   EXPECT_EQ(possible("dtype=f32 packed seqlens_k"), 3 + 2 * 2);
   // Global tokens need a window.
-  EXPECT_EQ(possible("dtype=f32 align=bottom_right window_left global_tokens"), 3 + 2 * 2);
+  EXPECT_EQ(possible("dtype=f32 window=left global_tokens"), 3 + 2 * 2);
   EXPECT_EQ(possible("dtype=f32 layout=bhld,blhd,strided"), 3 + 2 * 2);
   // Without the plain layout it is one or the other.
   EXPECT_EQ(possible("dtype=f32 layout=blhd,strided"), 2 + 2 * 2);
