@@ -192,6 +192,8 @@ void Forward::empty(const RowAt& at, double sink, RowOutput& out) const {
     case EmptyLse::zero:
     case EmptyLse::unspecified: out.lse = 0; break;
   }
+  out.o_unknown = p_.empty_output == EmptyOutput::unspecified;
+  out.lse_unknown = p_.empty_lse == EmptyLse::unspecified;
   if (p_.empty_output == EmptyOutput::nan)
     std::fill(out.o.begin(), out.o.end(), std::numeric_limits<double>::quiet_NaN());
   if (p_.empty_output != EmptyOutput::mean_v || !at.segment) return;
