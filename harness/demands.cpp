@@ -174,8 +174,7 @@ std::string precision_lost(const Demand& demand, const Declaration& declaration,
   if (!has(record.scope.dtypes, dtype)) return dtype + " is " + untested(dtype, record);
   const auto index = static_cast<std::size_t>(demand.dtype);
   if (demand.dtype == DType::f64 ||
-      at_least_as_tight(declaration.profile[index],
-                        *precision_preset(demand.word, demand.dtype)))
+      at_least_as_tight(declaration.profile[index], *precision_preset(demand.word, demand.dtype)))
     return "";
   return fmt::format("{} is declared{}", declaration.precision[index],
                      declaration.precision[index] == demand.word ? " with other numbers" : "");

@@ -12,9 +12,7 @@
 namespace attest::testing {
 namespace {
 
-std::string faulty_path() {
-  return ATTEST_BINARY_DIR "/lib/attest-faulty/faulty.so";
-}
+std::string faulty_path() { return ATTEST_BINARY_DIR "/lib/attest-faulty/faulty.so"; }
 
 const attest_fault* read_catalogue() {
   void* const library = dlopen(faulty_path().c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -43,7 +43,8 @@ TEST(Pages, ShowTheNumbersOfASmallCall) {
   const FailureCall call = sample_call();
   const std::string page = failure_page(record, first_cause(record), &call, "cause-1.c", "int x;");
   EXPECT_TRUE(has(page, "# Cause 1: fail, wrong\\_value: wrong o where base=causal")) << page;
-  EXPECT_TRUE(has(page, "- looks like: the causal mask is aligned top-left (cutlass#2336)")) << page;
+  EXPECT_TRUE(has(page, "- looks like: the causal mask is aligned top-left (cutlass#2336)"))
+      << page;
   EXPECT_TRUE(has(page, record.failures[0].replay));
   // v is every second element of k's memory, from the second on.
   EXPECT_TRUE(has(page,

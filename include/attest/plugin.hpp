@@ -180,140 +180,142 @@ void for_each_row(const attest_attention& problem, Body&& body) {
 }
 
 // Hidden: default visibility would make these one object for all plug-ins of a process.
-namespace detail __attribute__((visibility("hidden"))) {
+#pragma GCC visibility push(hidden)
+namespace detail {
 
-  inline const attest_plugin* first_plugin = nullptr;
-  inline attest_plugin* last_plugin = nullptr;
+inline const attest_plugin* first_plugin = nullptr;
+inline attest_plugin* last_plugin = nullptr;
 
-  inline bool append(attest_plugin * plugin) {
-    if (last_plugin)
-      last_plugin->next = plugin;
-    else
-      first_plugin = plugin;
-    last_plugin = plugin;
-    return true;
+inline bool append(attest_plugin* plugin) {
+  if (last_plugin)
+    last_plugin->next = plugin;
+  else
+    first_plugin = plugin;
+  last_plugin = plugin;
+  return true;
+}
+
+/// A full-size copy of a struct whose writer may know fewer fields or more. Non-zero bytes beyond
+/// what this plug-in knows mean something that it cannot serve.
+template <class Struct>
+Struct read_struct(const Struct* given, const char* what) {
+  Struct copy{};
+  const std::size_t size = given->struct_size;
+  std::memcpy(&copy, given, std::min(size, sizeof(Struct)));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (std::size_t i = sizeof(Struct); i < size; ++i)
+    if (bytes[i] != 0)
+      throw Unsupported(std::string(what) + " sets a field that this plug-in does not know");
+  return copy;
+}
+
+inline attest_attention read_problem(const attest_attention* given) {
+  const attest_attention p = read_struct(given, "the problem");
+  if (p.reserved != 0 || p.reserved_end != 0) throw Unsupported("a reserved field is not 0");
+  const auto known = [](std::int32_t value, std::int32_t last, const char* field) {
+    if (value < 0 || value > last)
+      throw Unsupported(std::string(field) + "=" + std::to_string(value) + " is unknown");
+  };
+  known(p.base, ATTEST_BASE_PREFIX, "base");
+  known(p.align, ATTEST_ALIGN_Q_OFFSET, "align");
+  known(p.alibi, ATTEST_ALIBI_KEY_ANCHORED, "alibi");
+  known(p.alibi_inside_softcap, 1, "alibi_inside_softcap");
+  known(p.rope, ATTEST_ROPE_HALF, "rope");
+  if (!p.q || !p.k || !p.v || !p.o) throw Invalid("q, k, v and o must all be given");
+  return p;
+}
+
+inline Context read_context(const attest_context* given, void* plan) {
+  const attest_context c = read_struct(given, "the context");
+  return {std::max(c.num_threads, std::int32_t{1}), c.stream, c.workspace, c.workspace_bytes,
+          static_cast<Plan*>(plan)};
+}
+
+/// Writes context->message, cut to its capacity; does nothing where the caller offers none.
+inline void write_message(attest_context* context, const char* text) noexcept {
+  if (!context || context->struct_size <
+                      offsetof(attest_context, message_capacity) + sizeof context->message_capacity)
+    return;
+  if (!context->message || context->message_capacity == 0) return;
+  const std::size_t length =
+      std::min<std::size_t>(std::strlen(text), context->message_capacity - 1);
+  std::memcpy(context->message, text, length);
+  context->message[length] = '\0';
+}
+
+/// Runs the body; no exception gets out.
+template <class Body>
+attest_status guarded(attest_context* context, Body&& body) noexcept {
+  attest_status status = ATTEST_OK;
+  try {
+    body();
+  } catch (const Unsupported& e) {
+    status = ATTEST_UNSUPPORTED;
+    write_message(context, e.what());
+  } catch (const Invalid& e) {
+    status = ATTEST_INVALID;
+    write_message(context, e.what());
+  } catch (const std::bad_alloc&) {
+    status = ATTEST_OUT_OF_MEMORY;
+    write_message(context, "out of memory");
+  } catch (const std::exception& e) {
+    status = ATTEST_FAILED;
+    write_message(context, e.what());
+  } catch (...) {
+    status = ATTEST_FAILED;
+    write_message(context, "an exception that is no std::exception");
   }
+  return status;
+}
 
-  /// A full-size copy of a struct whose writer may know fewer fields or more. Non-zero bytes beyond
-  /// what this plug-in knows mean something that it cannot serve.
-  template <class Struct>
-  Struct read_struct(const Struct* given, const char* what) {
-    Struct copy{};
-    const std::size_t size = given->struct_size;
-    std::memcpy(&copy, given, std::min(size, sizeof(Struct)));
-    const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-    for (std::size_t i = sizeof(Struct); i < size; ++i)
-      if (bytes[i] != 0)
-        throw Unsupported(std::string(what) + " sets a field that this plug-in does not know");
-    return copy;
-  }
+template <class T>
+attest_status open(std::int32_t, attest_context* context, void** state) {
+  return guarded(context, [&] { *state = static_cast<Kernel*>(new T); });
+}
 
-  inline attest_attention read_problem(const attest_attention* given) {
-    const attest_attention p = read_struct(given, "the problem");
-    if (p.reserved != 0 || p.reserved_end != 0) throw Unsupported("a reserved field is not 0");
-    const auto known = [](std::int32_t value, std::int32_t last, const char* field) {
-      if (value < 0 || value > last)
-        throw Unsupported(std::string(field) + "=" + std::to_string(value) + " is unknown");
-    };
-    known(p.base, ATTEST_BASE_PREFIX, "base");
-    known(p.align, ATTEST_ALIGN_Q_OFFSET, "align");
-    known(p.alibi, ATTEST_ALIBI_KEY_ANCHORED, "alibi");
-    known(p.alibi_inside_softcap, 1, "alibi_inside_softcap");
-    known(p.rope, ATTEST_ROPE_HALF, "rope");
-    if (!p.q || !p.k || !p.v || !p.o) throw Invalid("q, k, v and o must all be given");
-    return p;
-  }
+inline void close(void* state) { delete static_cast<Kernel*>(state); }
 
-  inline Context read_context(const attest_context* given, void* plan) {
-    const attest_context c = read_struct(given, "the context");
-    return {std::max(c.num_threads, std::int32_t{1}), c.stream, c.workspace, c.workspace_bytes,
-            static_cast<Plan*>(plan)};
-  }
+inline attest_status plan(void* state, const char* operation, const attest_attention* problem,
+                          attest_context* context, void** made, std::uint64_t* workspace_bytes) {
+  return guarded(context, [&] {
+    auto plan = static_cast<Kernel*>(state)->plan(operation, read_problem(problem),
+                                                  read_context(context, nullptr));
+    *workspace_bytes = plan ? plan->workspace_bytes : 0;
+    *made = plan.release();
+  });
+}
 
-  /// Writes context->message, cut to its capacity; does nothing where the caller offers none.
-  inline void write_message(attest_context * context, const char* text) noexcept {
-    if (!context || context->struct_size < offsetof(attest_context, message_capacity) +
-                                               sizeof context->message_capacity)
-      return;
-    if (!context->message || context->message_capacity == 0) return;
-    const std::size_t length =
-        std::min<std::size_t>(std::strlen(text), context->message_capacity - 1);
-    std::memcpy(context->message, text, length);
-    context->message[length] = '\0';
-  }
+inline void drop(void*, void* plan) { delete static_cast<Plan*>(plan); }
 
-  /// Runs the body; no exception gets out.
-  template <class Body>
-  attest_status guarded(attest_context * context, Body && body) noexcept {
-    attest_status status = ATTEST_OK;
-    try {
-      body();
-    } catch (const Unsupported& e) {
-      status = ATTEST_UNSUPPORTED;
-      write_message(context, e.what());
-    } catch (const Invalid& e) {
-      status = ATTEST_INVALID;
-      write_message(context, e.what());
-    } catch (const std::bad_alloc&) {
-      status = ATTEST_OUT_OF_MEMORY;
-      write_message(context, "out of memory");
-    } catch (const std::exception& e) {
-      status = ATTEST_FAILED;
-      write_message(context, e.what());
-    } catch (...) {
-      status = ATTEST_FAILED;
-      write_message(context, "an exception that is no std::exception");
-    }
-    return status;
-  }
+inline attest_status forward(void* state, void* plan, const attest_attention* problem,
+                             attest_context* context) {
+  return guarded(context, [&] {
+    static_cast<Kernel*>(state)->forward(read_problem(problem), read_context(context, plan));
+  });
+}
 
-  template <class T>
-  attest_status open(std::int32_t, attest_context * context, void** state) {
-    return guarded(context, [&] { *state = static_cast<Kernel*>(new T); });
-  }
+template <class T>
+attest_plugin table(const char* name, const char* version, const char* declaration,
+                    std::int32_t device_type = kDLCPU, std::int32_t alignment = 0) {
+  static_assert(std::is_base_of_v<Kernel, T>, "a plug-in class derives from attest::Kernel");
+  attest_plugin plugin{};
+  plugin.struct_size = sizeof plugin;
+  plugin.abi_version = ATTEST_ABI_VERSION;
+  plugin.name = name;
+  plugin.version = version;
+  plugin.declaration = declaration;
+  plugin.device_type = device_type;
+  plugin.alignment = alignment;
+  plugin.open = &open<T>;
+  plugin.close = &close;
+  plugin.plan = &detail::plan;
+  plugin.drop = &drop;
+  plugin.forward = &detail::forward;
+  return plugin;
+}
 
-  inline void close(void* state) { delete static_cast<Kernel*>(state); }
-
-  inline attest_status plan(void* state, const char* operation, const attest_attention* problem,
-                            attest_context* context, void** made, std::uint64_t* workspace_bytes) {
-    return guarded(context, [&] {
-      auto plan = static_cast<Kernel*>(state)->plan(operation, read_problem(problem),
-                                                    read_context(context, nullptr));
-      *workspace_bytes = plan ? plan->workspace_bytes : 0;
-      *made = plan.release();
-    });
-  }
-
-  inline void drop(void*, void* plan) { delete static_cast<Plan*>(plan); }
-
-  inline attest_status forward(void* state, void* plan, const attest_attention* problem,
-                               attest_context* context) {
-    return guarded(context, [&] {
-      static_cast<Kernel*>(state)->forward(read_problem(problem), read_context(context, plan));
-    });
-  }
-
-  template <class T>
-  attest_plugin table(const char* name, const char* version, const char* declaration,
-                      std::int32_t device_type = kDLCPU, std::int32_t alignment = 0) {
-    static_assert(std::is_base_of_v<Kernel, T>, "a plug-in class derives from attest::Kernel");
-    attest_plugin plugin{};
-    plugin.struct_size = sizeof plugin;
-    plugin.abi_version = ATTEST_ABI_VERSION;
-    plugin.name = name;
-    plugin.version = version;
-    plugin.declaration = declaration;
-    plugin.device_type = device_type;
-    plugin.alignment = alignment;
-    plugin.open = &open<T>;
-    plugin.close = &close;
-    plugin.plan = &detail::plan;
-    plugin.drop = &drop;
-    plugin.forward = &detail::forward;
-    return plugin;
-  }
-
-}  // namespace )
+}  // namespace detail
+#pragma GCC visibility pop
 }  // namespace attest
 
 /// ATTEST_PLUGIN(Type, name, version, declaration[, device_type[, alignment]]); at namespace scope

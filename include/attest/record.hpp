@@ -83,11 +83,11 @@ struct Cause {
   std::vector<std::string> features;   ///< what the failing cases have in common
   std::vector<std::string> caught_by;  ///< requirement ids
   std::vector<std::string> dtypes;
-  std::string diagnosis;   ///< likely mistakes; "" where nothing fits
+  std::string diagnosis;                ///< likely mistakes; "" where nothing fits
   std::vector<std::string> hypotheses;  ///< their ids, in the same order
-  std::int64_t cases = 0;  ///< failing cases in all
-  int smallest = 0;        ///< 0-based index into Record::failures
-  bool known = false;      ///< the baseline has it too
+  std::int64_t cases = 0;               ///< failing cases in all
+  int smallest = 0;                     ///< 0-based index into Record::failures
+  bool known = false;                   ///< the baseline has it too
   bool operator==(const Cause&) const = default;
 };
 
