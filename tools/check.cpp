@@ -170,6 +170,7 @@ RunOptions read_options(const Arguments& arguments) {
     options.expectations = read_expectations(arguments.value("--expectations"));
   options.resume = arguments.has("--resume");
   options.subject = read_subject(options.subject_text);
+  assume_declaration(options.subject);
   if (arguments.has("--last-failed")) only_last_failed(options);
   options.keep_journal = arguments.has("--journal");
   options.journal_path =
@@ -261,16 +262,6 @@ void check_exit_code_option(const Arguments& arguments) {
     throw CommandError("--exit-code wants plain or bisect, got '" + code + "'");
 }
 
-/// A kernel that says nothing of itself is probed, and checked against what was found.
-void assume_declaration(RunOptions& options) {
-  OpenError error;
-  if (open_in_host(options.subject, error) || !error.undeclared) return;
-  const ProbeReport report = probe_subject(options.subject);
-  options.subject.declaration = print_declaration(report.declaration);
-  fmt::print(stderr, "{} declares nothing; probed, and checked as if it declared:\n  {}\n",
-             plain(report.kernel), options.subject.declaration);
-}
-
 ExitCode run(const Arguments& arguments) {
   const std::vector<Report> reports = read_reports(arguments);
   const std::string pages = arguments.value("--pages");
@@ -279,7 +270,6 @@ ExitCode run(const Arguments& arguments) {
   const Bar bar = read_bar(arguments);
   check_exit_code_option(arguments);
   RunOptions options = read_options(arguments);
-  assume_declaration(options);
   check_baseline(bar, options.subject);
   if (arguments.has("--list-only")) return print_cases(options);
   options.interrupted = &catch_interrupts();

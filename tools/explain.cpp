@@ -15,6 +15,7 @@
 #include "reports/reader.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
+#include "tools/probe_subject.hpp"
 
 namespace attest {
 
@@ -82,7 +83,9 @@ struct Answer {
 
 std::optional<Answer> ask(const Request& request, const AttentionInputs& inputs) {
   if (request.subject.empty()) return std::nullopt;
-  const std::unique_ptr<Subject> subject = open_subject(read_subject(request.subject));
+  SubjectSpec spec = read_subject(request.subject);
+  assume_declaration(spec);
+  const std::unique_ptr<Subject> subject = open_subject(spec);
   if (const auto why = not_declared(subject->declaration(), request.problem))
     fmt::print("{} does not declare this case: {}\n", plain(subject->kernel_name()), *why);
   CallOptions options;

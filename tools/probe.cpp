@@ -29,6 +29,15 @@ ProbeReport probe_subject(const SubjectSpec& spec) {
   return *report;
 }
 
+void assume_declaration(SubjectSpec& spec) {
+  OpenError error;
+  if (open_in_host(spec, error) || !error.undeclared) return;
+  const ProbeReport report = probe_subject(spec);
+  spec.declaration = print_declaration(report.declaration);
+  fmt::print(stderr, "{} declares nothing; probed, and checked as if it declared:\n  {}\n",
+             plain(report.kernel), spec.declaration);
+}
+
 namespace {
 
 std::string quoted(const std::string& text) {

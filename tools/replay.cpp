@@ -7,6 +7,7 @@
 #include "harness/unit.hpp"
 #include "harness/workers.hpp"
 #include "tools/command.hpp"
+#include "tools/probe_subject.hpp"
 
 namespace attest {
 
@@ -62,7 +63,8 @@ void check_one(const Requirement& requirement, const AttentionProblem& problem,
 
 ExitCode run(const Arguments& arguments) {
   const AttentionProblem problem = read_case_argument(arguments.positional("CASE"));
-  const SubjectSpec spec = read_subject(arguments.positional("SUBJECT"));
+  SubjectSpec spec = read_subject(arguments.positional("SUBJECT"));
+  assume_declaration(spec);
   const std::unique_ptr<Subject> subject = open_subject(spec);
   const std::string wanted = arguments.value("--requirement");
   if (!wanted.empty() && !find_requirement(wanted)) {
