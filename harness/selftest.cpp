@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "harness/fault_test.hpp"
+#include "reference/definition.hpp"
 
 namespace attest {
 
@@ -154,7 +155,11 @@ void Selftest::work() {
 
 void Selftest::run() {
   std::vector<std::thread> threads;
-  for (int t = 1; t < options_.jobs; ++t) threads.emplace_back([this] { work(); });
+  for (int t = 1; t < options_.jobs; ++t)
+    threads.emplace_back([this] {
+      work();
+      free_thread_caches();
+    });
   work();
   for (std::thread& thread : threads) thread.join();
 }

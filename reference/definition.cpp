@@ -193,4 +193,6 @@ std::vector<RopeAngle> rope_angles(const AttentionProblem& problem, std::int64_t
   return {first, first + rope.rope_dim / 2};
 }
 
+void free_thread_caches() { mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); }
+
 }  // namespace attest
