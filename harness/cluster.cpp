@@ -234,12 +234,6 @@ bool changes_with_time(Reason reason) {
   return reason == Reason::not_deterministic || reason == Reason::flaky;
 }
 
-bool is_symptom(Reason reason) {
-  return reason == Reason::wrong_value || reason == Reason::nan_leak ||
-         reason == Reason::nan_lost || reason == Reason::law_broken || reason == Reason::biased ||
-         reason == Reason::unwritten;
-}
-
 /// findings -> the root of their cause, smallest index first.
 std::vector<std::size_t> roots_of(const std::vector<Finding>& findings) {
   std::vector<std::size_t> root(findings.size());
@@ -259,7 +253,7 @@ std::vector<std::size_t> roots_of(const std::vector<Finding>& findings) {
       if (changes_with_time(a.reason) && changes_with_time(b.reason)) unite(i, j);
       if (a.verdict != b.verdict) continue;
       // Wrong values, lost NaNs, broken laws with the same features: symptoms of one mistake.
-      if (is_symptom(a.reason) && is_symptom(b.reason) && a.needs.features != 0 &&
+      if (is_about_values(a.reason) && is_about_values(b.reason) && a.needs.features != 0 &&
           a.needs.features == b.needs.features)
         unite(i, j);
       if (a.reason != b.reason || what_happened(a) != what_happened(b)) continue;
@@ -365,12 +359,9 @@ namespace {
 
 void take_over(const Cause& other, Cause& cause) {
   cause.cases += other.cases;
-  const auto unite = [](const std::vector<std::string>& more, std::vector<std::string>& list) {
-    std::set<std::string> all(list.begin(), list.end());
-    all.insert(more.begin(), more.end());
-    list.assign(all.begin(), all.end());
-  };
-  unite(other.caught_by, cause.caught_by);
+  std::set<std::string> caught_by(cause.caught_by.begin(), cause.caught_by.end());
+  caught_by.insert(other.caught_by.begin(), other.caught_by.end());
+  cause.caught_by.assign(caught_by.begin(), caught_by.end());
   for (const std::string& dtype : other.dtypes)
     if (std::count(cause.dtypes.begin(), cause.dtypes.end(), dtype) == 0)
       cause.dtypes.push_back(dtype);

@@ -131,15 +131,7 @@ FeatureSet set_of(const Combination& combination) {
 
 /// Sizes, dtype and values alone.
 AttentionProblem stripped(const AttentionProblem& problem) {
-  AttentionProblem plain;
-  plain.dtype = problem.dtype;
-  plain.batch = std::max<std::int64_t>(problem.batch, 1);
-  plain.num_heads = problem.num_heads;
-  plain.num_kv_heads = problem.num_kv_heads;
-  plain.q_len = std::max<std::int64_t>(problem.q_len, 1);
-  plain.kv_len = std::max<std::int64_t>(problem.kv_len, 1);
-  plain.head_dim = problem.head_dim;
-  plain.v_head_dim = std::max<std::int64_t>(problem.v_head_dim, 1);
+  AttentionProblem plain = sizes_alone(problem);
   plain.data = problem.data;
   plain.v_data = problem.v_data;
   plain.seed = problem.seed;

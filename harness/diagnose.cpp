@@ -281,14 +281,8 @@ std::string diagnosis_text(const std::vector<Fit>& fits) {
 
 namespace {
 
-/// What a prediction can speak of.
-bool is_about_values(Reason reason) {
-  return reason == Reason::wrong_value || reason == Reason::nan_leak ||
-         reason == Reason::nan_lost || reason == Reason::law_broken || reason == Reason::biased ||
-         reason == Reason::unwritten;
-}
-
-std::int64_t triples(const AttentionProblem& p) {
+/// Of one prediction.
+std::int64_t work_of(const AttentionProblem& p) {
   return p.batch * p.num_heads * p.q_len * p.kv_len * (p.head_dim + p.v_head_dim + 4);
 }
 
@@ -308,7 +302,7 @@ struct Cases {
 Cases cases_of(const WorkList& work, const std::vector<UnitResult>& results,
                const std::vector<Finding>& findings, const Record& record, const Cause& cause) {
   constexpr std::size_t kMostFailing = 24, kMostAlike = 24, kMostOthers = 40;
-  constexpr std::int64_t kMostTriples = 2'000'000;
+  constexpr std::int64_t kMostWork = 2'000'000;
   Cases cases;
   cases.failing.push_back(findings[static_cast<std::size_t>(cause.smallest)].minimal);
   std::set<std::size_t> failing;
@@ -322,7 +316,7 @@ Cases cases_of(const WorkList& work, const std::vector<UnitResult>& results,
                        std::vector<AttentionProblem>& to) {
     for (const std::size_t position : positions)
       if (const auto problem = problem_of(work, work.units[position]);
-          problem && triples(*problem) <= kMostTriples)
+          problem && work_of(*problem) <= kMostWork)
         to.push_back(*problem);
   };
   add(spread({failing.begin(), failing.end()}, kMostFailing), cases.failing);
@@ -349,7 +343,7 @@ void diagnose_cause(CaseContext& context, const Cases& cases, Cause& cause) {
     for (const AttentionProblem& problem : *list) {
       if (work > kMostWork) break;
       if (std::optional<Sample> sample = take_sample(context, problem)) {
-        work += triples(problem);
+        work += work_of(problem);
         samples.push_back(std::move(*sample));
       }
     }

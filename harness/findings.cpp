@@ -101,10 +101,9 @@ bool Search::adopt(Finding& finding, const std::vector<Finding>& known) {
   const Requirement& owner = requirement(finding);
   for (std::size_t k = 0; k < known.size(); ++k) {
     if (known[k].adopted_from >= 0 || known[k].reason == Reason::flaky) continue;
-    std::optional<AttentionProblem> candidate = known[k].minimal;
-    if (owner.adapt) candidate = owner.adapt(*candidate, work_.declaration);
+    const std::optional<AttentionProblem> candidate =
+        owner.usable(known[k].minimal, work_.declaration);
     if (!candidate || not_declared(work_.declaration, known[k].minimal)) continue;
-    if (owner.applies && !owner.applies(*candidate, work_.declaration)) continue;
     if (!explains(known[k].needs, finding.found)) continue;
     const CaseResult result = workers_.check(worker_, owner, *candidate);
     if (result.verdict != finding.verdict || result.reason != finding.reason) continue;
@@ -241,6 +240,12 @@ std::string accepted_what(const std::string& detail) {
   return std::string(text.substr(8, end - 8));
 }
 
+bool is_about_values(Reason reason) {
+  return reason == Reason::wrong_value || reason == Reason::nan_leak ||
+         reason == Reason::nan_lost || reason == Reason::law_broken || reason == Reason::biased ||
+         reason == Reason::unwritten;
+}
+
 int severity(Verdict verdict, Reason reason) {
   switch (verdict) {
     case Verdict::crash: return 0;
@@ -320,7 +325,7 @@ std::vector<Finding> find_causes(const WorkList& work, const std::vector<UnitRes
   // The most telling reasons first; of one reason first a group on shared problems, then the rest
   // at once: each may adopt what those before it came to.
   const auto owns_problems = [&](const Group& group) {
-    return work.requirements[group.requirement]->adapt != nullptr;
+    return work.requirements[group.requirement]->has_own_problems();
   };
   const auto order = [&](const Group& group) {
     return std::tuple(severity(group.verdict, group.reason), owns_problems(group),

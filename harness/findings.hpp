@@ -64,6 +64,9 @@ struct FindingOptions {
 /// sentences.
 std::string accepted_what(const std::string& detail);
 
+/// A mistake in what is computed shows as one or the other of these.
+bool is_about_values(Reason reason);
+
 /// How much a verdict and reason say of a mistake, the most first.
 int severity(Verdict verdict, Reason reason);
 

@@ -20,10 +20,6 @@ constexpr std::int64_t kMostTriples[] = {150'000, 4'500'000, 2'200'000};
 /// Channels of v that V = identity may ask for.
 constexpr std::int64_t kMostIdentity = 130;
 
-std::int64_t triples(const AttentionProblem& p) {
-  return p.batch * p.num_heads * p.q_len * p.kv_len * std::max(p.head_dim, p.v_head_dim);
-}
-
 /// The sizes around which tiles end.
 std::int64_t edge_length(Dice& dice) {
   return dice.pick<std::int64_t>({1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129});
@@ -116,6 +112,23 @@ void draw_data(Dice& dice, const Declaration& declaration, AttentionProblem& p) 
 }
 
 }  // namespace
+
+std::int64_t triples(const AttentionProblem& p) {
+  return p.batch * p.num_heads * p.q_len * p.kv_len * std::max(p.head_dim, p.v_head_dim);
+}
+
+AttentionProblem sizes_alone(const AttentionProblem& problem) {
+  AttentionProblem plain;
+  plain.dtype = problem.dtype;
+  plain.batch = std::max<std::int64_t>(problem.batch, 1);
+  plain.num_heads = problem.num_heads;
+  plain.num_kv_heads = problem.num_kv_heads;
+  plain.q_len = std::max<std::int64_t>(problem.q_len, 1);
+  plain.kv_len = std::max<std::int64_t>(problem.kv_len, 1);
+  plain.head_dim = problem.head_dim;
+  plain.v_head_dim = std::max<std::int64_t>(problem.v_head_dim, 1);
+  return plain;
+}
 
 AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::string_view stream,
                       std::uint64_t index) {

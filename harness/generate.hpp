@@ -24,4 +24,10 @@ AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::s
 /// problem that does so already comes back unchanged, but for those conventions.
 AttentionProblem make_legal(AttentionProblem problem, const Declaration& declaration);
 
+/// (query, key, channel) triples over all heads: what a call costs.
+std::int64_t triples(const AttentionProblem& problem);
+
+/// Plain full attention of the same dtype and sizes, none of them 0.
+AttentionProblem sizes_alone(const AttentionProblem& problem);
+
 }  // namespace attest

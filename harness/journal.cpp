@@ -92,16 +92,6 @@ std::optional<std::string> header_difference(std::string_view line, const Journa
   return std::nullopt;
 }
 
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 std::optional<std::string> read_all(int file) {
   std::string text;
   char buffer[1 << 16];
@@ -233,6 +223,16 @@ std::optional<std::string> read_units(std::string_view text, std::size_t start,
 }
 
 }  // namespace
+
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, bool resume,
                                                const JournalHeader& header, const WorkList& work,

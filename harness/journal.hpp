@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,9 @@ using JournalHeader = std::vector<std::pair<std::string, std::string>>;
 
 /// The results of a journal by position in WorkList::units.
 using JournalResults = std::map<std::size_t, UnitResult>;
+
+/// All of the text, at the file's end; false, with errno set, where that cannot be.
+bool write_all(int file, std::string_view text);
 
 class Journal {
  public:

@@ -20,11 +20,7 @@ DimSet common(const DimSet& a, const DimSet& b) {
   DimSet set;
   const std::int64_t last = std::min({largest(a), largest(b), kLargestDim});
   for (std::int64_t value = 1; value <= last; ++value) {
-    if (!contains(a, value) || !contains(b, value)) continue;
-    if (!set.empty() && set.back().last == value - 1)
-      set.back().last = value;
-    else
-      set.push_back({value, value, 1});
+    if (contains(a, value) && contains(b, value)) append(set, value);
   }
   return set;
 }
@@ -34,8 +30,16 @@ std::int64_t lower_limit(std::int64_t a, std::int64_t b) {
   return a == 0 ? b : b == 0 ? a : std::min(a, b);
 }
 
-/// Takes away what speaks of something that is not left: a polarity without a mask, say.
-void settle(Declaration& d) {
+}  // namespace
+
+void append(DimSet& set, std::int64_t value) {
+  if (!set.empty() && set.back().last == value - 1)
+    set.back().last = value;
+  else
+    set.push_back({value, value, 1});
+}
+
+void drop_ownerless(Declaration& d) {
   const auto drop = [&](Feature feature, bool owner) {
     if (!owner) d.features[static_cast<std::size_t>(feature)] = false;
   };
@@ -61,8 +65,6 @@ void settle(Declaration& d) {
                        d.has(Feature::packed) || d.has(Feature::mask) || d.has(Feature::blocks);
 }
 
-}  // namespace
-
 std::optional<Declaration> narrowed(const Declaration& kernel, const Declaration& scope) {
   Declaration both = kernel;
   std::erase_if(both.dtypes, [&](DType dtype) { return !scope.has(dtype); });
@@ -82,7 +84,7 @@ std::optional<Declaration> narrowed(const Declaration& kernel, const Declaration
   both.thread_invariant = kernel.thread_invariant && scope.thread_invariant;
   both.masked_nan_safe = kernel.masked_nan_safe && scope.masked_nan_safe;
   if (both.dtypes.empty() || both.head_dims.empty()) return std::nullopt;
-  settle(both);
+  drop_ownerless(both);
   // Whatever else is left without a value (no base, no layout) is found by reading it.
   Result<Declaration> read = parse_declaration(print_declaration(both));
   if (!read) return std::nullopt;

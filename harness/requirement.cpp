@@ -18,6 +18,14 @@ std::vector<Requirement>& registry() {
 
 }  // namespace
 
+std::optional<AttentionProblem> Requirement::usable(AttentionProblem problem,
+                                                    const Declaration& declaration) const {
+  std::optional<AttentionProblem> used =
+      adapt ? adapt(std::move(problem), declaration) : std::move(problem);
+  if (used && applies && !applies(*used, declaration)) return std::nullopt;
+  return used;
+}
+
 bool register_requirement(Requirement requirement) {
   auto& all = registry();
   const auto place = std::lower_bound(

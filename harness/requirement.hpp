@@ -68,18 +68,22 @@ struct Requirement {
   /// Why nothing can be checked on a kernel with this declaration ("not promised: deterministic");
   /// nullptr: always.
   std::optional<std::string> (*skip)(const Declaration&) = nullptr;
-  /// The problem of an index, for requirements that walk a grid instead of drawing; needs `adapt`.
+  /// The problem of an index, for requirements that walk a grid instead of drawing.
   AttentionProblem (*draw)(const Declaration&, std::uint64_t seed, std::uint64_t index) = nullptr;
   /// Turns a drawn problem into one that this requirement can use, or nullopt to pass it by.
-  /// nullptr: the shared problems, as drawn. Must be idempotent: shrinking applies it to its own
-  /// results.
+  /// nullptr: as drawn. Must be idempotent: shrinking applies it to its own results.
   std::optional<AttentionProblem> (*adapt)(AttentionProblem, const Declaration&) = nullptr;
   /// Whether this requirement has anything to say about a problem; where not, there is no case.
   /// nullptr: always.
   bool (*applies)(const AttentionProblem&, const Declaration&) = nullptr;
   CaseResult (*check)(CaseContext&, const AttentionProblem&) = nullptr;
-  /// Cases per 1000 shared problems, for requirements with their own problems (adapt set).
+  /// Cases per 1000 shared problems, for requirements with problems of their own.
   int share = 250;
+
+  /// Else it looks at the shared problems.
+  bool has_own_problems() const { return draw || adapt; }
+  /// The problem as this requirement uses it; nullopt where it has nothing to say about it.
+  std::optional<AttentionProblem> usable(AttentionProblem problem, const Declaration&) const;
 };
 
 /// Sorted by id, whatever the link order.

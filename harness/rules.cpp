@@ -13,7 +13,7 @@
 
 #include "attest/case_line.hpp"
 #include "harness/data.hpp"
-#include "harness/fault_test.hpp"
+#include "harness/fault_trial.hpp"
 #include "harness/generate.hpp"
 #include "harness/judge.hpp"
 #include "harness/low_precision.hpp"

@@ -140,12 +140,13 @@ std::optional<RunError> Run::plan() {
   std::erase_if(work_.units, [this](const WorkUnit& unit) {
     if (unit.stream != WorkUnit::kShared)
       return !is_wanted(work_, unit, *work_.requirements[static_cast<std::size_t>(unit.stream)]);
-    return std::none_of(
-        work_.requirements.begin(), work_.requirements.end(),
-        [&](const Requirement* one) { return !one->adapt && is_wanted(work_, unit, *one); });
+    return std::none_of(work_.requirements.begin(), work_.requirements.end(),
+                        [&](const Requirement* one) {
+                          return !one->has_own_problems() && is_wanted(work_, unit, *one);
+                        });
   });
   const auto shared = std::count_if(work_.requirements.begin(), work_.requirements.end(),
-                                    [](const Requirement* r) { return r->adapt == nullptr; });
+                                    [](const Requirement* r) { return !r->has_own_problems(); });
   const bool one_each = !work_.given_requirements.empty();
   for (const WorkUnit& unit : work_.units)
     planned_cases_ += unit.stream == WorkUnit::kShared && !one_each ? shared : 1;

@@ -19,16 +19,13 @@ std::optional<AttentionProblem> usable(const Requirement& requirement,
                                        const Declaration& declaration,
                                        const AttentionProblem& candidate,
                                        const AttentionProblem& current) {
-  std::optional<AttentionProblem> adapted = candidate;
-  if (requirement.adapt) {
-    // What adapt() returns may lie outside the declaration on purpose.
-    adapted = requirement.adapt(candidate, declaration);
-    if (!adapted || !is_simpler(*adapted, current) || problem_error(*adapted)) return std::nullopt;
-  } else if (not_declared(declaration, candidate)) {
-    return std::nullopt;
-  }
-  if (requirement.applies && !requirement.applies(*adapted, declaration)) return std::nullopt;
-  return adapted;
+  const std::optional<AttentionProblem> used = requirement.usable(candidate, declaration);
+  if (!used) return std::nullopt;
+  if (!requirement.has_own_problems())
+    return not_declared(declaration, candidate) ? std::nullopt : used;
+  // What adapt() returns may lie outside the declaration on purpose.
+  if (!is_simpler(*used, current) || problem_error(*used)) return std::nullopt;
+  return used;
 }
 
 }  // namespace

@@ -8,8 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "harness/fault_test.hpp"
-#include "reference/definition.hpp"
+#include "harness/fault_trial.hpp"
 
 namespace attest {
 
@@ -155,11 +154,7 @@ void Selftest::work() {
 
 void Selftest::run() {
   std::vector<std::thread> threads;
-  for (int t = 1; t < options_.jobs; ++t)
-    threads.emplace_back([this] {
-      work();
-      free_thread_caches();
-    });
+  for (int t = 1; t < options_.jobs; ++t) threads.emplace_back([this] { work(); });
   work();
   for (std::thread& thread : threads) thread.join();
 }

@@ -83,14 +83,15 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
                                  std::int64_t problems, bool given, const Shard& shard) {
   std::vector<WorkUnit> units;
   bool any_shared = false;
-  for (const Requirement* requirement : requirements) any_shared |= requirement->adapt == nullptr;
+  for (const Requirement* requirement : requirements)
+    any_shared |= !requirement->has_own_problems();
   const auto add = [&](int stream, std::int64_t index) {
     if (index % shard.count == shard.index - 1) units.push_back({stream, index});
   };
   for (std::int64_t i = 0; i < problems; ++i) {
     if (any_shared) add(WorkUnit::kShared, i);
     for (std::size_t r = 0; r < requirements.size(); ++r) {
-      if (!requirements[r]->adapt) continue;
+      if (!requirements[r]->has_own_problems()) continue;
       const std::int64_t share = given ? 1000 : requirements[r]->share;
       for (std::int64_t j = i * share / 1000; j < (i + 1) * share / 1000; ++j)
         add(static_cast<int>(r), j);
@@ -99,20 +100,20 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
   return units;
 }
 
+AttentionProblem drawn_for(const Requirement* owner, const Declaration& declaration,
+                           std::uint64_t seed, std::uint64_t index) {
+  if (owner && owner->draw) return owner->draw(declaration, seed, index);
+  return draw(declaration, seed, owner ? std::string_view(owner->id) : "shared", index);
+}
+
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit) {
-  const bool shared = unit.stream == WorkUnit::kShared;
-  const Requirement* owner =
-      shared ? nullptr : work.requirements[static_cast<std::size_t>(unit.stream)];
-  const auto index = static_cast<std::uint64_t>(unit.index);
-  AttentionProblem problem = !work.given.empty() ? work.given[static_cast<std::size_t>(unit.index)]
-                             : owner && owner->draw
-                                 ? owner->draw(work.declaration, work.seed, index)
-                                 : draw(work.declaration, work.seed,
-                                        shared ? "shared" : std::string_view(owner->id), index);
-  if (shared) return problem;
-  std::optional<AttentionProblem> adapted = owner->adapt(std::move(problem), work.declaration);
-  if (adapted && owner->applies && !owner->applies(*adapted, work.declaration)) return std::nullopt;
-  return adapted;
+  const Requirement* owner = unit.stream == WorkUnit::kShared
+                                 ? nullptr
+                                 : work.requirements[static_cast<std::size_t>(unit.stream)];
+  const auto index = static_cast<std::size_t>(unit.index);
+  AttentionProblem problem =
+      work.given.empty() ? drawn_for(owner, work.declaration, work.seed, index) : work.given[index];
+  return owner ? owner->usable(std::move(problem), work.declaration) : std::move(problem);
 }
 
 bool is_wanted(const WorkList& work, const WorkUnit& unit, const Requirement& requirement) {
@@ -126,7 +127,7 @@ std::vector<std::size_t> requirements_of(const WorkList& work, const WorkUnit& u
   std::vector<std::size_t> places;
   for (std::size_t r = 0; r < work.requirements.size(); ++r) {
     const Requirement& requirement = *work.requirements[r];
-    if (requirement.adapt || !is_wanted(work, unit, requirement)) continue;
+    if (requirement.has_own_problems() || !is_wanted(work, unit, requirement)) continue;
     if (requirement.applies && !requirement.applies(problem, work.declaration)) continue;
     places.push_back(r);
   }

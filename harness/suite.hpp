@@ -63,6 +63,10 @@ std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*
 std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirements,
                                  std::int64_t problems, bool given, const Shard& shard);
 
+/// The problem of an index in the stream of a requirement; nullptr: of the shared ones.
+AttentionProblem drawn_for(const Requirement* owner, const Declaration& declaration,
+                           std::uint64_t seed, std::uint64_t index);
+
 /// The problem of a unit; nullopt where the requirement of its stream passes it by.
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit);
 

@@ -33,7 +33,7 @@ class Forward {
   void head(std::int64_t b, std::int64_t h, const Rows& rows);
   void row(const RowAt& at);
   void weigh(const RowAt& at, WeighedRow& row, Errors& errors);
-  void average(const RowAt& at, const WeighedRow& row, const Errors& errors, RowOutput& out);
+  void average(const WeighedRow& row, const Errors& errors, RowOutput& out);
   std::int64_t query_position(const Rows& rows, std::int64_t i) const;
   std::int64_t key_position(const Rows& rows, std::int64_t j) const;
   void empty(const RowAt& at, double sink, RowOutput& out) const;
@@ -144,8 +144,7 @@ void Forward::weigh(const RowAt& at, WeighedRow& row, Errors& errors) {
                   u_.u_acc * u_.c_acc * (6 + 2 * std::sqrt(static_cast<double>(row.keys.size())));
 }
 
-void Forward::average(const RowAt& at, const WeighedRow& row, const Errors& errors,
-                      RowOutput& out) {
+void Forward::average(const WeighedRow& row, const Errors& errors, RowOutput& out) {
   const std::int64_t width = p_.v_head_dim;
   out.max = row.max;
   out.sum = row.sum;
@@ -177,7 +176,6 @@ void Forward::average(const RowAt& at, const WeighedRow& row, const Errors& erro
     }
   }
   lse_error_ = lse_error + errors.weight + std::fabs(out.lse) * 4 * u_.u_acc;
-  (void)at;
 }
 
 void Forward::empty(const RowAt& at, double sink, RowOutput& out) const {
@@ -221,7 +219,7 @@ void Forward::row(const RowAt& at) {
     if (is_empty)
       empty(at, weighed.sink, out);
     else
-      average(at, weighed, errors, out);
+      average(weighed, errors, out);
   }
   if (v_.finish) v_.finish(at, out);
   // A kernel that reads the tables finds nothing there.

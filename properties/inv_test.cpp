@@ -39,7 +39,7 @@ Outcome run(const char* id, Slip slip, std::uint64_t first, std::uint64_t count,
   work.given = given;
   Outcome outcome;
   for (std::uint64_t index = first; index < first + count; ++index) {
-    const WorkUnit unit{requirement->adapt ? 0 : WorkUnit::kShared,
+    const WorkUnit unit{requirement->has_own_problems() ? 0 : WorkUnit::kShared,
                         static_cast<std::int64_t>(index)};
     const auto problem = problem_of(work, unit);
     if (!problem || requirements_of(work, unit, *problem).empty()) continue;

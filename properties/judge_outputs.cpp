@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "properties/judge_outputs.hpp"
 
-#include "attest/case_line.hpp"
 #include "harness/data.hpp"
-#include "properties/support.hpp"
 
 namespace attest {
 
@@ -19,36 +17,8 @@ CaseResult judge_outputs(CaseContext& context, const AttentionProblem& problem,
   return result;
 }
 
-std::optional<CaseResult> differing_bits(const AttentionProblem& problem, const Observation& before,
-                                         const Observation& after, Reason reason,
-                                         const std::string& what) {
-  std::optional<CaseResult> first;
-  for (const Output output : {Output::o, Output::lse}) {
-    const bool is_o = output == Output::o;
-    const auto& left = is_o ? before.o_bits : before.lse_bits;
-    const auto& right = is_o ? after.o_bits : after.lse_bits;
-    for (std::size_t flat = 0; flat < left.size() && flat < right.size(); ++flat) {
-      if (left[flat] == right[flat]) continue;
-      if (first) {
-        ++first->elements_failed;
-        continue;
-      }
-      const double was = is_o ? before.o[flat] : before.lse[flat];
-      const double is = is_o ? after.o[flat] : after.lse[flat];
-      first = element_failure(problem, output, flat, was, is, reason, "");
-      std::string element = first->worst->tensor;
-      char separator = '[';
-      for (const std::int64_t i : first->worst->index) {
-        element += separator + std::to_string(i);
-        separator = ',';
-      }
-      first->detail =
-          what + " changes " + element + "] from " + print_number(was) + " to " + print_number(is);
-    }
-  }
-  if (first)
-    first->elements_compared = static_cast<std::int64_t>(before.o.size() + before.lse.size());
-  return first;
+CaseResult check_outputs(CaseContext& context, const AttentionProblem& problem) {
+  return judge_outputs(context, problem, context.expected(problem), context.first(problem));
 }
 
 CaseResult broken_by(CaseResult failure, const std::string& what) {

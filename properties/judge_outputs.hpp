@@ -3,7 +3,6 @@
 // own.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "harness/requirement.hpp"
@@ -14,11 +13,8 @@ namespace attest {
 CaseResult judge_outputs(CaseContext& context, const AttentionProblem& problem,
                          const Expected& expected, const Observation& seen);
 
-/// "changes o[0,0,1,0] from 1 to 2" for the first stored element that differs; nullopt where all
-/// bits are the same.
-std::optional<CaseResult> differing_bits(const AttentionProblem& problem, const Observation& before,
-                                         const Observation& after, Reason reason,
-                                         const std::string& what);
+/// judge_outputs() of the standard first call: a whole check.
+CaseResult check_outputs(CaseContext& context, const AttentionProblem& problem);
 
 /// The failure of a call that differs from another in `what` alone, the other being right.
 CaseResult broken_by(CaseResult failure, const std::string& what);

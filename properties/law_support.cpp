@@ -88,10 +88,6 @@ DType output_type(const AttentionProblem& problem, Output output) {
   return output == Output::o || problem.dtype == DType::f64 ? problem.dtype : DType::f32;
 }
 
-std::int64_t triples(const AttentionProblem& p) {
-  return p.batch * p.num_heads * p.q_len * p.kv_len * std::max(p.head_dim, p.v_head_dim);
-}
-
 }  // namespace
 
 Restatement restate(const AttentionProblem& problem, const AttentionInputs& inputs) {
@@ -310,12 +306,9 @@ void LawJudge::add(Output output, std::size_t flat, double base, double restated
   result_.elements_compared = compared;
   result_.worst->tolerance = allowed;
   result_.worst->ratio = ratio;
-  std::string index;
-  for (const std::int64_t i : result_.worst->index)
-    index += (index.empty() ? "" : ",") + std::to_string(i);
   result_.detail = fmt::format(
-      "{} gives another {}[{}]: {} where {} follows from the call as it was (allowed {:.3g})",
-      what_, result_.worst->tensor, index, print_number(restated), print_number(base), allowed);
+      "{} gives another {}: {} where {} follows from the call as it was (allowed {:.3g})", what_,
+      element_name(problem_, output, flat), print_number(restated), print_number(base), allowed);
 }
 
 CaseResult LawJudge::finish() && {

@@ -73,22 +73,13 @@ AttentionProblem draw_long(const Declaration& declaration, std::uint64_t seed,
   return make_legal(p, declaration);
 }
 
-std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration&) {
-  return problem;
-}
-
-CaseResult check(CaseContext& context, const AttentionProblem& problem) {
-  return judge_outputs(context, problem, context.expected(problem), context.first(problem));
-}
-
 ATTEST_REQUIREMENT(
     long_needle, {
                      .id = "LONG-NEEDLE",
                      .sentence = "among up to 131,072 keys each one counts once where it is seen, "
                                  "and not at all where it is hidden",
                      .draw = draw_long,
-                     .adapt = adapt,
-                     .check = check,
+                     .check = check_outputs,
                      .share = 2,
                  });
 

@@ -11,6 +11,7 @@
 #include "harness/data.hpp"
 #include "harness/feature_cases.hpp"
 #include "harness/generate.hpp"
+#include "harness/narrow.hpp"
 #include "harness/unit.hpp"
 #include "properties/probe_promises.hpp"
 #include "properties/probe_questions.hpp"
@@ -58,9 +59,7 @@ class Probe {
   void say(const std::string& topic, const std::string& answer, const std::string& evidence) {
     findings.push_back({topic, answer, evidence});
   }
-  bool right(const AttentionProblem& problem) {
-    return try_problem(context_, problem) == Outcome::right;
-  }
+  bool right(const AttentionProblem& problem) { return is_right(context_, problem); }
   void ask_lengths();
   void tell_apart(Feature feature, AttentionProblem& p) const;
   DimSet sweep(bool of_v);
@@ -169,12 +168,7 @@ DimSet as_ranges(const std::vector<std::int64_t>& values) {
     for (std::size_t n = 1; n < values.size(); ++n) even &= values[n] - values[n - 1] == step;
     if (even) return {{values.front(), values.back(), step}};
   }
-  for (const std::int64_t value : values) {
-    if (!set.empty() && set.back().last == value - 1)
-      set.back().last = value;
-    else
-      set.push_back({value, value, 1});
-  }
+  for (const std::int64_t value : values) append(set, value);
   return set;
 }
 
@@ -428,20 +422,9 @@ void Probe::ask_lengths() {
   say("lengths with a left pad", answer.chosen == 1 ? "real_count" : "end_row", answer.evidence);
 }
 
-/// Takes away what needs something that is not served.
+/// Without what needs something that is not served, and in plain precision.
 Declaration consistent(Declaration d) {
-  const auto drop = [&d](Feature feature) {
-    d.features[static_cast<std::size_t>(feature)] = false;
-  };
-  if (!d.has(Feature::window_left) && !d.has(Feature::window_right)) drop(Feature::global_tokens);
-  if (!d.has(Feature::bias)) drop(Feature::bias_neg_inf);
-  const bool alibi = d.has(Feature::alibi_absolute) || d.has(Feature::alibi_signed) ||
-                     d.has(Feature::alibi_key_anchored);
-  if (!alibi || !d.has(Feature::softcap)) drop(Feature::alibi_inside_softcap);
-  if (!d.has(Feature::rope_interleaved) && !d.has(Feature::rope_half))
-    for (const Feature f : {Feature::rope_partial, Feature::rope_linear, Feature::rope_ntk})
-      drop(f);
-  if (!d.has(Feature::scale)) drop(Feature::scale_nonpositive);
+  drop_ownerless(d);
   d.features[static_cast<std::size_t>(Feature::v_head_dim)] = d.v_head_dims.has_value();
   d.precision.fill("f32");
   for (const DType dtype : d.dtypes)

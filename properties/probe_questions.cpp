@@ -89,16 +89,8 @@ Answer ask(CaseContext& context, const std::vector<AttentionProblem>& problems,
   return answer;
 }
 
-Outcome try_problem(CaseContext& context, const AttentionProblem& problem) {
-  const Answer answer = ask(context, {problem}, {{"as asked", {}}});
-  switch (answer.kind) {
-    case Answer::Kind::decided:
-    case Answer::Kind::undecided: return Outcome::right;
-    case Answer::Kind::unknown: return Outcome::wrong;
-    case Answer::Kind::refused: return Outcome::refused;
-    case Answer::Kind::accident: break;
-  }
-  return Outcome::accident;
+bool is_right(CaseContext& context, const AttentionProblem& problem) {
+  return ask(context, {problem}, {{"as asked", {}}}).is(0);
 }
 
 }  // namespace attest

@@ -32,8 +32,7 @@ struct Answer {
 Answer ask(CaseContext& context, const std::vector<AttentionProblem>& problems,
            const std::vector<Alternative>& alternatives);
 
-/// One call of this problem: ATTEST_OK or not, and right or not.
-enum class Outcome { right, wrong, refused, accident };
-Outcome try_problem(CaseContext& context, const AttentionProblem& problem);
+/// One call of this problem comes back with ATTEST_OK, and with what is right.
+bool is_right(CaseContext& context, const AttentionProblem& problem);
 
 }  // namespace attest

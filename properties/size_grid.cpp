@@ -182,22 +182,13 @@ AttentionProblem draw_point(const Declaration& declaration, std::uint64_t seed,
   return make_legal(p, declaration);
 }
 
-std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration&) {
-  return problem;
-}
-
-CaseResult check(CaseContext& context, const AttentionProblem& problem) {
-  return judge_outputs(context, problem, context.expected(problem), context.first(problem));
-}
-
 ATTEST_REQUIREMENT(
     size_grid, {
                    .id = "SIZE-GRID",
                    .sentence = "values are right around the edges of tiles, at every remainder, "
                                "and where sizes collide",
                    .draw = draw_point,
-                   .adapt = adapt,
-                   .check = check,
+                   .check = check_outputs,
                    .share = 180,
                });
 

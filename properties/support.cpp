@@ -48,8 +48,6 @@ std::optional<CaseResult> judge_pair(CaseContext& context, const AttentionProble
   return judge_call(context.second(problem), context.declaration(), problem);
 }
 
-namespace {
-
 std::string element_name(const AttentionProblem& problem, Output output, std::size_t flat) {
   std::string text = output == Output::o ? "o[" : "lse[";
   const char* separator = "";
@@ -59,8 +57,6 @@ std::string element_name(const AttentionProblem& problem, Output output, std::si
   }
   return text + "]";
 }
-
-}  // namespace
 
 CaseResult element_failure(const AttentionProblem& problem, Output output, std::size_t flat,
                            double expected, double actual, Reason reason, std::string detail) {
@@ -79,36 +75,41 @@ CaseResult element_failure(const AttentionProblem& problem, Output output, std::
   return result;
 }
 
-CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
-                        const Observation& base, const Observation& changed,
-                        const std::vector<std::uint8_t>& watched, Reason reason,
-                        const std::string& what) {
+CaseResult differing_bits(const AttentionProblem& problem, const Observation& before,
+                          const Observation& after, const std::vector<std::uint8_t>& watched,
+                          Reason reason, const std::string& what) {
   CaseResult result;
   std::optional<CaseResult> first;
-  const auto compare = [&](Output output) {
+  for (const Output output : {Output::o, Output::lse}) {
     const bool is_o = output == Output::o;
-    const auto& left = is_o ? base.o_bits : base.lse_bits;
-    const auto& right = is_o ? changed.o_bits : changed.lse_bits;
+    const auto& left = is_o ? before.o_bits : before.lse_bits;
+    const auto& right = is_o ? after.o_bits : after.lse_bits;
     const std::size_t width = is_o ? static_cast<std::size_t>(problem.v_head_dim) : 1;
-    for (std::size_t flat = 0; flat < left.size(); ++flat) {
-      if (!watched[flat / width]) continue;
+    for (std::size_t flat = 0; flat < left.size() && flat < right.size(); ++flat) {
+      if (!watched.empty() && !watched[flat / width]) continue;
       ++result.elements_compared;
       if (left[flat] == right[flat]) continue;
       ++result.elements_failed;
       if (first) continue;
-      const double before = is_o ? base.o[flat] : base.lse[flat];
-      const double after = is_o ? changed.o[flat] : changed.lse[flat];
-      first = element_failure(problem, output, flat, before, after, reason,
+      const double was = is_o ? before.o[flat] : before.lse[flat];
+      const double is = is_o ? after.o[flat] : after.lse[flat];
+      first = element_failure(problem, output, flat, was, is, reason,
                               what + " changes " + element_name(problem, output, flat) + " from " +
-                                  print_number(before) + " to " + print_number(after));
+                                  print_number(was) + " to " + print_number(is));
     }
-  };
-  compare(Output::o);
-  compare(Output::lse);
+  }
   if (!first) return result;
   first->elements_compared = result.elements_compared;
   first->elements_failed = result.elements_failed;
-  if (context.declaration().deterministic) return *first;
+  return *first;
+}
+
+CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
+                        const Observation& base, const Observation& changed,
+                        const std::vector<std::uint8_t>& watched, Reason reason,
+                        const std::string& what) {
+  const CaseResult bits = differing_bits(problem, base, changed, watched, reason, what);
+  if (bits.verdict == Verdict::pass || context.declaration().deterministic) return bits;
 
   // Bits may differ from call to call; the values may not. The rows nobody watches are left out.
   Expected expected = context.expected(problem);
@@ -118,8 +119,11 @@ CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
     const auto& actual = output == Output::o ? changed.o : changed.lse;
     if (actual.empty()) continue;
     const CaseResult judged = judge_values(problem, expected, output, actual, is_generic(problem));
-    if (is_failure(judged.verdict)) return *first;
+    if (is_failure(judged.verdict)) return bits;
   }
+  CaseResult result;
+  result.elements_compared = bits.elements_compared;
+  result.elements_failed = bits.elements_failed;
   return result;
 }
 

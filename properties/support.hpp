@@ -28,8 +28,17 @@ std::size_t num_rows(const AttentionProblem& problem);
 std::vector<std::int64_t> output_index(const AttentionProblem& problem, Output output,
                                        std::size_t flat);
 
+/// "o[0,0,1,0]"
+std::string element_name(const AttentionProblem& problem, Output output, std::size_t flat);
+
 /// Both calls of the standard pair came back with ATTEST_OK, or the result that says why not.
 std::optional<CaseResult> judge_pair(CaseContext& context, const AttentionProblem& problem);
+
+/// The bits of `after` must be those of `before` in the rows (one per (b, h, i)) that are watched;
+/// empty: in all. `what` completes the sentence "... changes o[0,0,1,0] from 1 to 2".
+CaseResult differing_bits(const AttentionProblem& problem, const Observation& before,
+                          const Observation& after, const std::vector<std::uint8_t>& watched,
+                          Reason reason, const std::string& what);
 
 /// The rows of `changed` must equal those of `base` bit for bit wherever `watched` (one per
 /// (b, h, i)) is set. A kernel that does not promise to be deterministic is held to the oracle in

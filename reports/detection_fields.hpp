@@ -91,11 +91,7 @@ void fields(Visitor& visit, const DetectionReport& report) {
   visit("requirements", report.requirements);
   visit("kernels", report.kernels);
   visit("incomplete", report.incomplete);
-  visit.group("times", [&report](auto& times) {
-    times("started", report.started);
-    times("wall_seconds", report.wall_seconds);
-    times("cpu_seconds", report.cpu_seconds);
-  });
+  times_field(visit, report);
 }
 
 }  // namespace attest

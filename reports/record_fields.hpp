@@ -199,6 +199,16 @@ void fields(Visitor& visit, S& demand) {
   visit("detail", demand.detail);
 }
 
+/// When it was made, and what it took.
+template <class Visitor, class S>
+void times_field(Visitor& visit, S& made) {
+  visit.group("times", [&made](auto& times) {
+    times("started", made.started);
+    times("wall_seconds", made.wall_seconds);
+    times("cpu_seconds", made.cpu_seconds);
+  });
+}
+
 template <class Visitor, MaybeConst<Record> S>
 void fields(Visitor& visit, S& record) {
   visit("schema", record.schema);
@@ -228,11 +238,7 @@ void fields(Visitor& visit, S& record) {
   visit("notes", record.notes);
   visit("baseline", record.baseline);
   visit("demands", record.demands);
-  visit.group("times", [&record](auto& times) {
-    times("started", record.started);
-    times("wall_seconds", record.wall_seconds);
-    times("cpu_seconds", record.cpu_seconds);
-  });
+  times_field(visit, record);
 }
 
 }  // namespace attest

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "harness/baseline.hpp"
 #include "harness/demands.hpp"
@@ -158,8 +157,7 @@ RunOptions read_options(const Arguments& arguments) {
   options.subject_text = arguments.positional("SUBJECT");
   read_cases(arguments, options);
   options.seed = read_unsigned(arguments, "--seed", 1, 0, ~std::uint64_t{0});
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  options.jobs = static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
+  options.jobs = read_jobs(arguments);
   if (arguments.has("--shard")) options.shard = read_shard(arguments.value("--shard"));
   if (arguments.has("--time-budget"))
     options.time_budget_seconds = read_duration("--time-budget", arguments.value("--time-budget"));

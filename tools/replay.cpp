@@ -19,14 +19,9 @@ std::optional<std::string> passed_by(const Requirement& requirement,
                                      const Declaration& declaration) {
   if (requirement.skip)
     if (const auto why = requirement.skip(declaration)) return why;
-  if (requirement.adapt) {
-    const auto adapted = requirement.adapt(problem, declaration);
-    if (!adapted || *adapted != problem) return "not a case of this requirement";
-  } else if (const auto why = not_declared(declaration, problem)) {
-    return "not declared: " + *why;
-  }
-  if (requirement.applies && !requirement.applies(problem, declaration))
-    return "not a case of this requirement";
+  if (!requirement.has_own_problems())
+    if (const auto why = not_declared(declaration, problem)) return "not declared: " + *why;
+  if (requirement.usable(problem, declaration) != problem) return "not a case of this requirement";
   return std::nullopt;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "harness/machine_info.hpp"
 #include "reports/atomic_file.hpp"
@@ -27,8 +26,7 @@ RuleOptions read_options(const Arguments& arguments) {
   options.seed = read_unsigned(arguments, "--seed", 1, 0, ~std::uint64_t{0});
   options.problems =
       static_cast<std::int64_t>(read_unsigned(arguments, "--problems", 300, 1, 1000000));
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  options.jobs = static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
+  options.jobs = read_jobs(arguments);
   return options;
 }
 

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 namespace attest {
 
@@ -29,6 +31,11 @@ const std::atomic<bool>& catch_interrupts() {
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
   return g_interrupted;
+}
+
+int read_jobs(const Arguments& arguments) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  return static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
 }
 
 std::string cache_folder() {

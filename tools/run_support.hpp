@@ -6,11 +6,16 @@
 #include <chrono>
 #include <string>
 
+#include "tools/arguments.hpp"
+
 namespace attest {
 
 /// From now on the first SIGINT or SIGTERM sets the flag, so that the list ends in good order; a
 /// second one ends the process.
 const std::atomic<bool>& catch_interrupts();
+
+/// --jobs; default: one per core.
+int read_jobs(const Arguments& arguments);
 
 /// Where files lie that nobody named: $XDG_CACHE_HOME/attest or ~/.cache/attest, made where it is
 /// not there; "" where none can be had.

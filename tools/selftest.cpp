@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "attest/names.hpp"
 #include "harness/machine_info.hpp"
@@ -44,8 +43,7 @@ SelftestOptions read_options(const Arguments& arguments) {
   options.suite = read_suite(arguments, "--suite", "quick");
   options.honest_suite = read_suite(arguments, "--honest-suite", "smoke");
   options.seed = read_unsigned(arguments, "--seed", 1, 0, ~std::uint64_t{0});
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  options.jobs = static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
+  options.jobs = read_jobs(arguments);
   options.filter = arguments.value("--filter");
   options.honest_only = arguments.has("--honest-only");
   if (arguments.has("--dtype")) {

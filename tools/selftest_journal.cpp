@@ -10,22 +10,13 @@
 #include <cstring>
 #include <string_view>
 
+#include "harness/journal.hpp"
 #include "reports/detection.hpp"
 #include "tools/command.hpp"
 
 namespace attest {
 
 namespace {
-
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
 
 /// The whole lines after the header; `valid` becomes where they end. "" or what is wrong.
 std::string read_lines(std::string_view text, std::vector<Detection>& done, std::size_t& valid) {

@@ -26,11 +26,6 @@ ATTEST_PLANT(PInF32, {.id = "p_in_f32",
                       .declares = "features=all precision=f32" ATTEST_FAULTY_PROMISES,
                       .honest = true});
 
-template <class S>
-struct LFromRounded : Stepwise<S> {
-  using typename Stepwise<S>::C;
-  C weight(C z, C max) const override { return this->stored(Stepwise<S>::weight(z, max)); }
-};
 ATTEST_PLANT(
     LFromRounded,
     {.id = "l_from_rounded",
@@ -85,33 +80,10 @@ ATTEST_PLANT(
      .declares = "features=all precision=mma_f32acc profile.p_normalised=1" ATTEST_FAULTY_PROMISES,
      .honest = true});
 
-/// To 11 significant bits, half to even.
-inline float to_tf32(float x) {
-  if (x == 0 || !std::isfinite(x)) return x;
-  int exponent;
-  const float fraction = std::frexp(x, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
-}
-
 template <class S>
-struct Tf32 : Stepwise<S> {
+struct Tf32 : NarrowInputs<S> {
   using typename Stepwise<S>::C;
-  void load_query(const Query& q, C* to) const override {
-    Stepwise<S>::load_query(q, to);
-    cut(to, this->sizes.dim);
-  }
-  void load_key(const Sequence& at, std::int64_t g, const Key& k, C* to) const override {
-    Stepwise<S>::load_key(at, g, k, to);
-    cut(to, this->sizes.dim);
-  }
-  void load_value(const Sequence& at, std::int64_t g, const Key& k, C* to) const override {
-    Stepwise<S>::load_value(at, g, k, to);
-    cut(to, this->sizes.v_dim);
-  }
-  C round_weight(C p) const override { return to_tf32(static_cast<float>(p)); }
-  static void cut(C* x, std::int64_t n) {
-    for (std::int64_t c = 0; c < n; ++c) x[c] = to_tf32(static_cast<float>(x[c]));
-  }
+  C round_weight(C p) const override { return to_bits(p, this->kDigits); }
 };
 ATTEST_PLANT(Tf32, {.id = "tf32",
                     .kind = kKind,

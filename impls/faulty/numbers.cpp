@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "impls/faulty/catalogue.hpp"
+#include "impls/faulty/honest.hpp"
 
 namespace attest::faulty {
 namespace {
@@ -22,15 +22,6 @@ template <class S>
 constexpr DType kBelow = std::is_same_v<S, double>  ? DType::f32
                          : std::is_same_v<S, float> ? DType::f16
                                                     : DType::bf16;
-
-/// To `digits` significant bits.
-template <class C>
-C to_bits(C x, int digits) {
-  if (x == 0 || !std::isfinite(x)) return x;
-  int exponent;
-  const C fraction = std::frexp(x, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, digits)), exponent - digits);
-}
 
 template <class S>
 struct POneFormatLower : Stepwise<S> {
@@ -103,29 +94,10 @@ ATTEST_PLANT(SStoredF16, {.id = "s_stored_f16",
                           .kind = kKind,
                           .sentence = "scores are stored in f16 before the softmax"});
 
-template <class S>
-struct Tf32Inputs : Stepwise<S> {
-  using typename Stepwise<S>::C;
-  void load_query(const Query& q, C* to) const override {
-    Stepwise<S>::load_query(q, to);
-    cut(to, this->sizes.dim);
-  }
-  void load_key(const Sequence& at, std::int64_t g, const Key& k, C* to) const override {
-    Stepwise<S>::load_key(at, g, k, to);
-    cut(to, this->sizes.dim);
-  }
-  void load_value(const Sequence& at, std::int64_t g, const Key& k, C* to) const override {
-    Stepwise<S>::load_value(at, g, k, to);
-    cut(to, this->sizes.v_dim);
-  }
-  static void cut(C* x, std::int64_t n) {
-    for (std::int64_t c = 0; c < n; ++c) x[c] = to_bits(x[c], std::is_same_v<S, double> ? 24 : 11);
-  }
-};
-ATTEST_PLANT(Tf32Inputs, {.id = "tf32_inputs",
-                          .kind = kKind,
-                          .sentence = "q, k, v pass through tf32 (f64: through f32)",
-                          .dtypes = kWideTypes});
+ATTEST_PLANT(NarrowInputs, {.id = "tf32_inputs",
+                            .kind = kKind,
+                            .sentence = "q, k, v pass through tf32 (f64: through f32)",
+                            .dtypes = kWideTypes});
 
 template <class S>
 struct QPrescaledLow : Stepwise<S> {
@@ -238,11 +210,6 @@ ATTEST_PLANT(LAccumulatedLow, {.id = "l_accumulated_low",
                                .kind = kKind,
                                .sentence = "the sum of the weights is kept in a narrow type"});
 
-template <class S>
-struct LFromRounded : Stepwise<S> {
-  using typename Stepwise<S>::C;
-  C weight(C z, C max) const override { return this->stored(Stepwise<S>::weight(z, max)); }
-};
 ATTEST_PLANT(LFromRounded, {.id = "l_from_rounded_undeclared",
                             .kind = kKind,
                             .sentence = "the sum adds the rounded P, though not declared",

@@ -70,17 +70,15 @@ void round_products(Variant& v, const Format& format) {
     return defined_score(v.problem, own);
   };
 }
-void round_tensors(Variant& v, const Format& format,
-                   std::initializer_list<Dense<double>*> tensors) {
-  (void)v;
+void round_tensors(const Format& format, std::initializer_list<Dense<double>*> tensors) {
   for (Dense<double>* tensor : tensors)
     for (double& x : tensor->values) x = rounded(format, x);
 }
 void round_inputs(Variant& v, const Format& format) {
-  round_tensors(v, format, {&v.inputs.q, &v.inputs.k, &v.inputs.v});
+  round_tensors(format, {&v.inputs.q, &v.inputs.k, &v.inputs.v});
 }
 void round_qk(Variant& v, const Format& format) {
-  round_tensors(v, format, {&v.inputs.q, &v.inputs.k});
+  round_tensors(format, {&v.inputs.q, &v.inputs.k});
 }
 void round_sum(Variant& v, const Format& format) {
   v.weigh = [format](const RowAt&, WeighedRow& row) {
@@ -111,8 +109,6 @@ void round_lse(Variant& v, const Format& format) {
   v.finish = [format](const RowAt&, RowOutput& out) { out.lse = rounded(format, out.lse); };
 }
 void accumulate_o(Variant& v, const Format& format) {
-  v.weigh = [&v](const RowAt&, WeighedRow&) { (void)v; };
-  v.finish = nullptr;
   v.accumulate = [format](double sum, double product) { return rounded(format, sum + product); };
 }
 void round_scaled_q(Variant& v, const Format& format) {

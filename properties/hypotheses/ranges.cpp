@@ -111,9 +111,7 @@ ATTEST_HYPOTHESIS(padding_on_queries_too,
                    }});
 
 /// lengths := real counts, as if the given ones were end rows, or the other way round.
-void recount(const AttentionProblem& p, List& ends, const List& pads, std::int64_t sign,
-             std::int64_t most) {
-  (void)p;
+void recount(List& ends, const List& pads, std::int64_t sign, std::int64_t most) {
   for (std::size_t b = 0; b < ends.size() && b < pads.size(); ++b)
     ends[b] = std::clamp(ends[b] + sign * pads[b], pads[b], most);
 }
@@ -124,10 +122,8 @@ ATTEST_HYPOTHESIS(lengths_real_count,
                    .applies = [](Problem p) { return has_pad_k(p) && has_seqlens_k(p); },
                    .change =
                        [](Variant& v) {
-                         recount(v.problem, v.problem.seqlens_k, v.problem.left_pad_k, 1,
-                                 v.problem.kv_len);
-                         recount(v.problem, v.problem.seqlens_q, v.problem.left_pad_q, 1,
-                                 v.problem.q_len);
+                         recount(v.problem.seqlens_k, v.problem.left_pad_k, 1, v.problem.kv_len);
+                         recount(v.problem.seqlens_q, v.problem.left_pad_q, 1, v.problem.q_len);
                        }});
 ATTEST_HYPOTHESIS(lengths_end_row,
                   {.id = "lengths_end_row",
@@ -135,10 +131,8 @@ ATTEST_HYPOTHESIS(lengths_end_row,
                    .applies = [](Problem p) { return has_pad_k(p) && has_seqlens_k(p); },
                    .change =
                        [](Variant& v) {
-                         recount(v.problem, v.problem.seqlens_k, v.problem.left_pad_k, -1,
-                                 v.problem.kv_len);
-                         recount(v.problem, v.problem.seqlens_q, v.problem.left_pad_q, -1,
-                                 v.problem.q_len);
+                         recount(v.problem.seqlens_k, v.problem.left_pad_k, -1, v.problem.kv_len);
+                         recount(v.problem.seqlens_q, v.problem.left_pad_q, -1, v.problem.q_len);
                        }});
 void shift(List& list, std::int64_t by, std::int64_t most) {
   for (std::int64_t& x : list) x = std::clamp<std::int64_t>(x + by, 0, most);

@@ -123,7 +123,7 @@ bool empty_lse_values() {
 
 /// Lanes of the last tile that hold no key count with score 0 and v = 0.
 void zero_lanes(Variant& v, std::int64_t tile, bool in_lse) {
-  v.weigh = [&v, tile, in_lse](const RowAt& at, WeighedRow& row) {
+  v.weigh = [tile, in_lse](const RowAt& at, WeighedRow& row) {
     if (row.keys.empty()) return;
     const std::int64_t n = num_keys(at), lanes = (n + tile - 1) / tile * tile - n;
     if (lanes == 0) return;
@@ -133,7 +133,6 @@ void zero_lanes(Variant& v, std::int64_t tile, bool in_lse) {
       row.sum = all;
     else
       for (double& w : row.weight) w *= row.sum / all;
-    (void)v;
   };
 }
 bool tail_families() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/fault_test.hpp"
+#include "harness/fault_trial.hpp"
 
 #include <fmt/format.h>
 
@@ -66,7 +66,6 @@ class FaultTest {
   bool stopped() const { return options_.interrupted && *options_.interrupted; }
   bool in_trouble(const Workers& workers);
   bool narrow_to_scope(SubjectSpec& spec);
-  bool in_scope();
   void plan(const Declaration& declaration);
   void follow_list(Workers& workers);
   void look_at(Workers& workers, Worker& worker, std::size_t position);
@@ -188,7 +187,7 @@ void FaultTest::follow_list(Workers& workers) {
 const FaultTest::Caught& FaultTest::most_telling() const {
   const auto order = [&](const Caught& caught) {
     return std::tuple(severity(caught.result.verdict, caught.result.reason),
-                      work_.requirements[caught.place]->adapt != nullptr);
+                      work_.requirements[caught.place]->has_own_problems());
   };
   return *std::min_element(caught_.begin(), caught_.end(),
                            [&](const Caught& a, const Caught& b) { return order(a) < order(b); });
