@@ -5,10 +5,10 @@
 #include <stdexcept>
 
 #include "attest/case_line.hpp"
-#include "harness/generate.hpp"
 #include "harness/requirement.hpp"
 #include "harness/search.hpp"
 #include "harness/subject.hpp"
+#include "harness/suite.hpp"
 #include "harness/unit.hpp"
 
 namespace attest {
@@ -50,15 +50,12 @@ ConformanceResult run_conformance_case(const attest_plugin* plugin, const Confor
   const Declaration declaration = only(subject->declaration(), *dtype);
   CaseContext context(*subject);
   ConformanceResult result;
-  const std::string stream = requirement->adapt ? requirement->id : "shared";
+  const Requirement* owner = requirement->has_own_problems() ? requirement : nullptr;
   for (std::uint64_t index = 0; index < static_cast<std::uint64_t>(options.problems); ++index) {
-    AttentionProblem problem = draw(declaration, options.seed, stream, index);
-    if (requirement->adapt) {
-      const std::optional<AttentionProblem> adapted = requirement->adapt(problem, declaration);
-      if (!adapted) continue;
-      problem = *adapted;
-    }
-    if (requirement->applies && !requirement->applies(problem, declaration)) continue;
+    const std::optional<AttentionProblem> usable =
+        requirement->usable(drawn_for(owner, declaration, options.seed, index), declaration);
+    if (!usable) continue;
+    const AttentionProblem& problem = *usable;
     const CaseResult first = check_case(*requirement, context, problem);
     if (first.verdict == Verdict::error) throw std::runtime_error("attest: " + first.detail);
     if (first.verdict == Verdict::unsupported || first.verdict == Verdict::not_judged) continue;
