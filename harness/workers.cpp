@@ -8,7 +8,6 @@
 #include "attest/case_line.hpp"
 #include "harness/data.hpp"
 #include "harness/unit.hpp"
-#include "reference/definition.hpp"
 
 namespace attest {
 
@@ -61,10 +60,7 @@ void Workers::for_each(std::size_t count, const std::function<bool(std::size_t)>
   };
   std::vector<std::thread> threads;
   for (std::size_t w = 1; w < workers_.size() && w < count; ++w)
-    threads.emplace_back([&work, &worker = workers_[w]] {
-      work(worker);
-      free_thread_caches();
-    });
+    threads.emplace_back(work, std::ref(workers_[w]));
   work(workers_.front());
   for (std::thread& thread : threads) thread.join();
 }

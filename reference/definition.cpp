@@ -22,6 +22,16 @@ template ForwardRow<BinFloat50> forward_row<BinFloat50>(const AttentionProblem&,
 
 namespace {
 
+/// MPFR keeps constants and memory for each thread, about a kilobyte, and frees them for none: done
+/// here where a thread ends that has computed with it.
+void free_caches_with_thread() {
+  struct Caches {
+    ~Caches() { mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); }
+  };
+  thread_local const Caches caches;
+  static_cast<void>(caches);
+}
+
 /// The double nearest to x, and the double nearest to what that leaves.
 template <Number T>
 std::pair<double, double> split(const T& x) {
@@ -76,6 +86,7 @@ std::vector<RopeAngle> rope_block(const RopeTable& table, std::int64_t block) {
 /// The R/2 angles of one position. Kept per thread: up to 2^20 angles (32 MB), then from scratch.
 const RopeAngle* rope_angles_at(const RopeParameters& rope, std::int64_t position) {
   constexpr std::size_t kMaxAngles = std::size_t{1} << 20;
+  free_caches_with_thread();
   thread_local std::map<RopeParameters, RopeTable> tables;
   thread_local std::size_t held = 0;
 
@@ -107,6 +118,7 @@ const RopeAngle* rope_angles_at(const RopeParameters& rope, std::int64_t positio
 ExactRow definition_row(const AttentionProblem& problem, const AttentionInputs& inputs,
                         std::int64_t b, std::int64_t h, std::int64_t i, int decimal_digits,
                         bool with_digits) {
+  free_caches_with_thread();
   const Rows rows = rows_of(problem, b);
   return decimal_digits <= 50
              ? exact_row(forward_row<Mpfr50>(problem, inputs, rows, b, h, i), with_digits)
@@ -122,6 +134,7 @@ ExactRow definition_row_second_opinion(const AttentionProblem& problem,
 RowTrace trace_row(const AttentionProblem& problem, const AttentionInputs& inputs, std::int64_t b,
                    std::int64_t h, std::int64_t i) {
   using T = Mpfr50;
+  free_caches_with_thread();
   const Rows rows = rows_of(problem, b);
   const ForwardRow<T> row = forward_row<T>(problem, inputs, rows, b, h, i);
 
@@ -180,6 +193,7 @@ std::int64_t t5_bucket(std::int64_t relative, std::int64_t buckets, std::int64_t
 }
 
 double alibi_slope(std::int64_t h, std::int64_t num_heads) {
+  free_caches_with_thread();
   return static_cast<double>(standard_slope<Mpfr50>(h, num_heads));
 }
 
@@ -192,7 +206,5 @@ std::vector<RopeAngle> rope_angles(const AttentionProblem& problem, std::int64_t
   const RopeAngle* first = rope_angles_at(rope, position);
   return {first, first + rope.rope_dim / 2};
 }
-
-void free_thread_caches() { mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); }
 
 }  // namespace attest

@@ -83,8 +83,4 @@ RopeAngle rope_angle(const AttentionProblem& problem, std::int64_t position, std
 /// The same for every pair t in [0, R/2): one look-up per row.
 std::vector<RopeAngle> rope_angles(const AttentionProblem& problem, std::int64_t position);
 
-/// Frees what MPFR keeps for this thread (constants, memory pools). The last call of a thread that
-/// computed the definition; without it a kilobyte is lost with each.
-void free_thread_caches();
-
 }  // namespace attest
