@@ -88,14 +88,16 @@ TEST(Layout, NoTwoElementsShareAPlaceButInBroadcast) {
 }
 
 TEST(Layout, FarRowsHaveRegionsOfTheirOwn) {
+  // 40 rows, some 8 GiB apart: the thread sanitizer leaves a program 1.5 TiB of addresses to map.
   AttentionProblem problem = uneven();
   problem.layout = Layout::far;
+  problem.num_heads = problem.num_kv_heads = problem.q_len = problem.kv_len = 2;
   const CallForm form = call_form(problem, 0);
   const TensorForm& k = form_of(form, Slot::k);
   EXPECT_EQ(k.strides[3], 1);
   for (const std::size_t axis : {0, 1, 2}) EXPECT_GT(k.strides[axis], std::int64_t{1} << 31);
-  EXPECT_GT(k.strides[1], 7 * k.strides[2]);
-  EXPECT_GT(k.strides[0], 3 * k.strides[1]);
+  EXPECT_GT(k.strides[1], 2 * k.strides[2]);
+  EXPECT_GT(k.strides[0], 2 * k.strides[1]);
   EXPECT_GT(form_of(form, Slot::lse).strides[2], std::int64_t{1} << 31);
   Arena arena;
   ASSERT_EQ(arena.reserve_far(slot_bytes(form, 0)), std::nullopt);
@@ -108,7 +110,7 @@ TEST(Layout, FarRowsHaveRegionsOfTheirOwn) {
     EXPECT_LE(region.window_end - region.window_begin, 3u * 4096u);
     rows += region.slot == Slot::k;
   }
-  EXPECT_EQ(rows, 2u * 3u * 7u);
+  EXPECT_EQ(rows, 2u * 2u * 2u);
   // What is touched is what the rows need, whatever lies between them.
   EXPECT_LT(touched_bytes(form), std::int64_t{16} << 20);
   ASSERT_EQ(arena.reserve(slot_bytes(call_form(uneven(), 0), 0)), std::nullopt);
