@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 
 #include "attest/faults.h"
@@ -18,6 +19,7 @@ namespace attest {
 namespace {
 
 constexpr std::size_t kMostEntries = 10000;  // a chain of `next` longer than this is a ring
+constexpr std::size_t kMostKernels = 100000;
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
@@ -41,9 +43,10 @@ std::vector<DType> read_dtypes(std::string_view text) {
 }
 
 std::string read_entry(const attest_fault& fault, CatalogueEntry& entry) {
-  entry = {text_of(fault.id),        text_of(fault.kind), text_of(fault.sentence),
-           text_of(fault.reference), text_of(fault.base), read_dtypes(text_of(fault.dtypes)),
-           fault.honest != 0};
+  entry = {text_of(fault.id),       text_of(fault.kind),
+           text_of(fault.sentence), text_of(fault.reference),
+           text_of(fault.base),     read_dtypes(text_of(fault.dtypes)),
+           fault.honest != 0,       false};
   if (!is_id(entry.id)) return fmt::format("'{}' is no id", entry.id);
   if (entry.dtypes.empty())
     return fmt::format("{}: '{}' is no list of dtypes", entry.id, text_of(fault.dtypes));
@@ -84,6 +87,18 @@ std::string read_entries(const attest_fault* fault, std::vector<CatalogueEntry>&
   return "";
 }
 
+std::set<std::string> kernel_names(void* library) {
+  std::set<std::string> names;
+  void* symbol = dlsym(library, "attest_plugin_entry");
+  if (!symbol) return names;
+  attest_plugin_entry_function entry = nullptr;
+  std::memcpy(&entry, &symbol, sizeof symbol);
+  for (const attest_plugin* one = entry(ATTEST_ABI_VERSION); one && names.size() < kMostKernels;
+       one = one->next)
+    names.insert(text_of(one->name));
+  return names;
+}
+
 }  // namespace
 
 Result<Catalogue> load_catalogue(const std::string& path) {
@@ -105,6 +120,9 @@ Result<Catalogue> load_catalogue(const std::string& path) {
   Catalogue catalogue{path, {}};
   if (const std::string error = read_entries(catalogue_of(), catalogue.entries); !error.empty())
     return fail(error);
+  const std::set<std::string> kernels = kernel_names(library.get());
+  for (CatalogueEntry& entry : catalogue.entries)
+    entry.whole = entry.honest && kernels.contains(entry.id);
   return catalogue;
 }
 

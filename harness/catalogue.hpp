@@ -16,6 +16,7 @@ struct CatalogueEntry {
   std::string base;  ///< the honest entry that a fault differs from by the mistake alone
   std::vector<DType> dtypes;
   bool honest = false;
+  bool whole = false;  ///< an honest entry: `id` is a kernel of the library too, of all `dtypes`
 };
 
 struct Catalogue {

@@ -26,6 +26,9 @@ TEST(Catalogue, IsReadWhole) {
   EXPECT_EQ(catalogue->path, library("faults_plain"));
   EXPECT_EQ(catalogue->entries[0].id, "mean");
   EXPECT_TRUE(catalogue->entries[0].honest);
+  EXPECT_TRUE(catalogue->entries[0].whole);
+  EXPECT_EQ(catalogue->entries[1].id, "liar");
+  EXPECT_FALSE(catalogue->entries[1].whole);
   const CatalogueEntry& fault = catalogue->entries[2];
   EXPECT_EQ(fault.id, "many_keys");
   EXPECT_FALSE(fault.honest);

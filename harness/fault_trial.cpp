@@ -45,7 +45,7 @@ class FaultTest {
         entry_(entry),
         dtype_(dtype),
         error_(error),
-        result_(described(entry, dtype)) {}
+        result_(described(entry, std::string(name(dtype)))) {}
 
   std::optional<Detection> run(bool minimise);
 
@@ -300,7 +300,7 @@ SubjectSpec spec_of(const Catalogue& catalogue, const std::string& id, DType dty
   return spec;
 }
 
-Detection described(const CatalogueEntry& entry, DType dtype) {
+Detection described(const CatalogueEntry& entry, std::string dtype) {
   Detection result;
   result.id = entry.id;
   result.kind = entry.kind;
@@ -308,7 +308,7 @@ Detection described(const CatalogueEntry& entry, DType dtype) {
   result.reference = entry.reference;
   result.base = entry.base;
   result.honest = entry.honest;
-  result.dtype = std::string(name(dtype));
+  result.dtype = std::move(dtype);
   return result;
 }
 

@@ -22,7 +22,8 @@ std::optional<Detection> test_honest(const SelftestOptions& options, Detection k
 
 /// The kernel of an entry, in the library.
 SubjectSpec spec_of(const Catalogue& catalogue, const std::string& id, DType dtype);
-/// What was asked for, of what there is to say of an entry.
-Detection described(const CatalogueEntry& entry, DType dtype);
+/// What there is to say of an entry before its trial; `dtype` "all": of the kernel of all its
+/// types.
+Detection described(const CatalogueEntry& entry, std::string dtype);
 
 }  // namespace attest

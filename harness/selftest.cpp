@@ -16,22 +16,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Everything of one id: its dtypes are tested one after the other, since one of them is shrunk.
+/// nullopt: all types of one kernel at once.
+using Part = std::optional<DType>;
+
+std::string text_of(const Part& part) { return part ? std::string(name(*part)) : "all"; }
+
+/// Everything of one id: its parts are tested one after the other, since one of them is shrunk.
 struct Job {
   const CatalogueEntry* entry = nullptr;
   const HonestKernel* elsewhere = nullptr;
-  std::vector<DType> dtypes;
+  std::vector<Part> parts;
   std::vector<Detection> results;
+  const std::string& id() const { return entry ? entry->id : elsewhere->id; }
 };
 
 /// f32 first: its cases are the cheapest to shrink and the easiest to read.
-std::vector<DType> in_order(const CatalogueEntry& entry, const std::optional<DType>& wanted) {
-  std::vector<DType> dtypes;
+std::vector<Part> parts_of(const CatalogueEntry& entry, const std::optional<DType>& wanted) {
+  if (entry.whole && !wanted) return {Part{}};
+  std::vector<Part> parts;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     if (std::count(entry.dtypes.begin(), entry.dtypes.end(), dtype) > 0 &&
         (!wanted || *wanted == dtype))
-      dtypes.push_back(dtype);
-  return dtypes;
+      parts.emplace_back(dtype);
+  return parts;
 }
 
 std::vector<Job> plan_jobs(const SelftestOptions& options) {
@@ -43,11 +50,11 @@ std::vector<Job> plan_jobs(const SelftestOptions& options) {
     if (!honest && options.honest_only) break;
     if (honest && !options.dtype)
       for (const HonestKernel& kernel : options.more_honest)
-        if (wanted(kernel.id)) jobs.push_back({nullptr, &kernel, {}, {}});
+        if (wanted(kernel.id)) jobs.push_back({nullptr, &kernel, {Part{}}, {}});
     for (const CatalogueEntry& entry : options.catalogue.entries) {
       if (entry.honest != honest || !wanted(entry.id)) continue;
-      Job job{&entry, nullptr, in_order(entry, options.dtype), {}};
-      if (!job.dtypes.empty()) jobs.push_back(std::move(job));
+      Job job{&entry, nullptr, parts_of(entry, options.dtype), {}};
+      if (!job.parts.empty()) jobs.push_back(std::move(job));
     }
   }
   return jobs;
@@ -58,7 +65,7 @@ class Selftest {
   Selftest(const SelftestOptions& options,
            const std::function<void(const SelftestProgress&)>& progress, RunError& error)
       : options_(options), progress_(progress), error_(error), jobs_(plan_jobs(options)) {
-    for (const Job& job : jobs_) state_.total += std::max<std::int64_t>(1, std::ssize(job.dtypes));
+    for (const Job& job : jobs_) state_.total += std::ssize(job.parts);
   }
 
   bool nothing_to_do() const { return jobs_.empty(); }
@@ -69,7 +76,7 @@ class Selftest {
   bool proceed();
   void work();
   void work_on(Job& job);
-  std::optional<Detection> test(const Job& job, DType dtype, bool minimise);
+  std::optional<Detection> test(const Job& job, const Part& part, bool minimise);
   const Detection* known(const std::string& id, const std::string& dtype) const;
   void store(Job& job, Detection result, bool is_new);
 
@@ -105,7 +112,7 @@ bool Selftest::proceed() {
   return error_.message.empty() && !(options_.interrupted && *options_.interrupted);
 }
 
-std::optional<Detection> Selftest::test(const Job& job, DType dtype, bool minimise) {
+std::optional<Detection> Selftest::test(const Job& job, const Part& part, bool minimise) {
   RunError error;
   std::optional<Detection> result;
   try {
@@ -119,11 +126,13 @@ std::optional<Detection> Selftest::test(const Job& job, DType dtype, bool minimi
       result =
           test_honest(options_, kernel, job.elsewhere->subject, job.elsewhere->subject_text, error);
     } else if (job.entry->honest) {
-      const SubjectSpec spec = spec_of(options_.catalogue, job.entry->id, dtype);
-      result = test_honest(options_, described(*job.entry, dtype), spec,
+      SubjectSpec spec;
+      spec.path = options_.catalogue.path;
+      spec.kernel = part ? kernel_of(*job.entry, *part) : job.entry->id;
+      result = test_honest(options_, described(*job.entry, text_of(part)), spec,
                            options_.library_text + "#" + spec.kernel, error);
     } else {
-      result = test_fault(options_, *job.entry, dtype, minimise, error);
+      result = test_fault(options_, *job.entry, part.value(), minimise, error);
     }
   } catch (const std::exception& exception) {
     error = {exception.what(), true};
@@ -136,12 +145,10 @@ std::optional<Detection> Selftest::test(const Job& job, DType dtype, bool minimi
 
 void Selftest::work_on(Job& job) {
   bool shrunk = false;
-  const std::vector<DType> dtypes = job.elsewhere ? std::vector{DType::f32} : job.dtypes;
-  for (const DType dtype : dtypes) {
-    const Detection* done = job.elsewhere ? known(job.elsewhere->id, "all")
-                                          : known(job.entry->id, std::string(name(dtype)));
+  for (const Part& part : job.parts) {
+    const Detection* done = known(job.id(), text_of(part));
     if (!done && !proceed()) return;
-    const std::optional<Detection> result = done ? *done : test(job, dtype, !shrunk);
+    const std::optional<Detection> result = done ? *done : test(job, part, !shrunk);
     if (!result) return;
     shrunk |= !result->minimal.empty();
     store(job, *result, !done);

@@ -118,6 +118,7 @@ TEST(Selftest, AcceptsTheHonestAndAccusesTheWrong) {
   EXPECT_EQ(honest.outcome, Outcome::accepted);
   EXPECT_TRUE(honest.honest);
   EXPECT_GT(honest.cases, 0);
+  EXPECT_EQ(honest.dtype, "all");
   const Detection liar = run_one(options_for("liar"));
   EXPECT_EQ(liar.outcome, Outcome::accused);
   ASSERT_FALSE(liar.accusations.empty());
@@ -125,6 +126,15 @@ TEST(Selftest, AcceptsTheHonestAndAccusesTheWrong) {
                                      "attest replay '"),
             std::string::npos)
       << liar.accusations[0];
+}
+
+TEST(Selftest, TestsAnHonestKernelInTheTypeThatIsAskedFor) {
+  SelftestOptions options = options_for("mean");
+  options.dtype = DType::f32;
+  EXPECT_EQ(run_one(options).dtype, "f32");
+  options.dtype = DType::bf16;
+  RunError error;
+  EXPECT_FALSE(run_selftest(options, {}, error));
 }
 
 TEST(Selftest, AccusesABaseThatFailsTheSameCase) {
@@ -193,7 +203,7 @@ TEST(Selftest, SaysWhatItCannotDo) {
   EXPECT_EQ(refusal(options), "no suite of the name 'zebra'");
   options = options_for("*");
   options.catalogue.entries[0].id = "missing";
-  EXPECT_NE(refusal(options).find("has no kernel called 'missing.f32'"), std::string::npos);
+  EXPECT_NE(refusal(options).find("has no kernel called 'missing'"), std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <boost/multiprecision/gmp.hpp>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <tuple>
 
 #include "reference/multiprecision.hpp"
@@ -55,14 +57,16 @@ ExactRow exact_row(const ForwardRow<T>& row, bool with_digits) {
   return exact;
 }
 
+using RopeBlock = std::shared_ptr<const std::vector<RopeAngle>>;
+
 /// Angles of one set of parameters. A block of kBlock positions starts from the formula and goes on
 /// by complex multiplication with (cos theta, sin theta): 0.3 us an angle against 10 us, and 32
 /// steps lose 2 of 50 digits.
 struct RopeTable {
   static constexpr std::int64_t kBlock = 32;
   std::vector<Mpfr50> frequencies;
-  std::vector<Rotation<Mpfr50>> step;                              ///< of one position
-  std::map<std::int64_t, std::vector<RopeAngle>> angles_of_block;  ///< [kBlock][R/2]
+  std::vector<Rotation<Mpfr50>> step;                 ///< of one position
+  std::map<std::int64_t, RopeBlock> angles_of_block;  ///< [kBlock][R/2]
 };
 
 std::vector<RopeAngle> rope_block(const RopeTable& table, std::int64_t block) {
@@ -83,34 +87,52 @@ std::vector<RopeAngle> rope_block(const RopeTable& table, std::int64_t block) {
   return angles;
 }
 
-/// The R/2 angles of one position. Kept per thread: up to 2^20 angles (32 MB), then from scratch.
-const RopeAngle* rope_angles_at(const RopeParameters& rope, std::int64_t position) {
-  constexpr std::size_t kMaxAngles = std::size_t{1} << 20;
-  free_caches_with_thread();
-  thread_local std::map<RopeParameters, RopeTable> tables;
-  thread_local std::size_t held = 0;
+std::int64_t block_of(std::int64_t position) {
+  return (position >= 0 ? position : position - (RopeTable::kBlock - 1)) / RopeTable::kBlock;
+}
 
-  const auto pairs = static_cast<std::size_t>(rope.rope_dim / 2);
-  const std::size_t block_size = RopeTable::kBlock * pairs;
-  const std::int64_t block =
-      (position >= 0 ? position : position - (RopeTable::kBlock - 1)) / RopeTable::kBlock;
-  RopeTable* table = &tables[rope];
-  auto found = table->angles_of_block.find(block);
-  if (found == table->angles_of_block.end()) {
-    if (held + block_size > kMaxAngles) {
-      tables.clear();
-      held = 0;
-      table = &tables[rope];
-    }
-    if (table->step.empty()) {
-      table->frequencies = rope_frequencies<Mpfr50>(rope);
-      table->step = rotations(table->frequencies, 1);
-    }
-    found = table->angles_of_block.emplace(block, rope_block(*table, block)).first;
-    held += block_size;
+/// Kept for all threads, since a run's threads are new ones: making the angles took a fifth of a
+/// short run. Up to 2^20 angles (32 MB), then from scratch.
+RopeBlock shared_rope_block(const RopeParameters& rope, std::int64_t block) {
+  constexpr std::size_t kMaxAngles = std::size_t{1} << 20;
+  static std::mutex mutex;
+  static std::map<RopeParameters, RopeTable> tables;
+  static std::size_t held = 0;
+
+  const std::lock_guard lock(mutex);
+  const std::size_t size = RopeTable::kBlock * static_cast<std::size_t>(rope.rope_dim / 2);
+  const auto known = tables.find(rope);
+  if (known != tables.end()) {
+    const auto found = known->second.angles_of_block.find(block);
+    if (found != known->second.angles_of_block.end()) return found->second;
   }
-  return found->second.data() +
-         static_cast<std::size_t>(position - block * RopeTable::kBlock) * pairs;
+  if (held + size > kMaxAngles) {
+    tables.clear();
+    held = 0;
+  }
+  RopeTable& table = tables[rope];
+  if (table.step.empty()) {
+    table.frequencies = rope_frequencies<Mpfr50>(rope);
+    table.step = rotations(table.frequencies, 1);
+  }
+  held += size;
+  return table.angles_of_block[block] =
+             std::make_shared<const std::vector<RopeAngle>>(rope_block(table, block));
+}
+
+/// The R/2 angles of one position: they stay until the thread asks for another block.
+const RopeAngle* rope_angles_at(const RopeParameters& rope, std::int64_t position) {
+  free_caches_with_thread();
+  struct Last {
+    RopeParameters rope;
+    std::int64_t block = 0;
+    RopeBlock angles;
+  };
+  thread_local Last last;
+  const std::int64_t block = block_of(position);
+  if (!last.angles || last.block != block || last.rope != rope)
+    last = {rope, block, shared_rope_block(rope, block)};
+  return last.angles->data() + (position - block * RopeTable::kBlock) * (rope.rope_dim / 2);
 }
 
 }  // namespace

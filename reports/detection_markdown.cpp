@@ -37,7 +37,7 @@ std::string head_text(const DetectionReport& report) {
       "dtype in which the mistake can show; that its honest base passes the same case is checked. "
       "Honest kernels, in many styles, must pass suite `{}`.\n\n",
       report.suite, report.seed, report.honest_suite);
-  text += fmt::format("* by dtype: {} of {} faulty kernels caught, {} of {} honest ones accused\n",
+  text += fmt::format("* by kernel: {} of {} faulty kernels caught, {} of {} honest ones accused\n",
                       t.fault_kernels_caught, t.fault_kernels, t.honest_kernels_accused,
                       t.honest_kernels);
   text += fmt::format("* first catch: median {}, slowest {}, on one core\n",

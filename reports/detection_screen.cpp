@@ -38,7 +38,7 @@ std::string figures_text(const DetectionReport& report) {
                         t.median_pairs, t.minimal_failing_again, t.minimal_cases);
   if (t.out_of_scope_kernels > 0)
     text += fmt::format("{} out of scope\n", counted(t.out_of_scope_kernels, "faulty kernel"));
-  text += fmt::format("by dtype: caught {} of {} faulty kernels, accused {} of {} honest ones\n",
+  text += fmt::format("by kernel: caught {} of {} faulty kernels, accused {} of {} honest ones\n",
                       t.fault_kernels_caught, t.fault_kernels, t.honest_kernels_accused,
                       t.honest_kernels);
   return text;

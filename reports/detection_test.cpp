@@ -124,7 +124,7 @@ TEST(DetectionScreen, EndsWithTheScore) {
             "first catch after 0.5 s (median), 0.5 s (slowest), on one core\n"
             "1 of 1 fault caught by a requirement other than agreement with the oracle (100 %)\n"
             "smallest cases: 2 pairs of query and key (median); 1 of 1 replay\n"
-            "by dtype: caught 2 of 2 faulty kernels, accused 0 of 1 honest ones\n"
+            "by kernel: caught 2 of 2 faulty kernels, accused 0 of 1 honest ones\n"
             "caught 1 of 1 faults, accused 0 of 1 honest kernels\n");
 }
 

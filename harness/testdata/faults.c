@@ -50,16 +50,21 @@ FORWARD(tired) {
 }
 
 #define DECLARATION "dtype=f32 v_head_dim=any gqa scale scale_nonpositive lse layout=any"
-#define KERNEL(id, forward, next)                                                             \
-  {                                                                                           \
-    sizeof(attest_plugin), ATTEST_ABI_VERSION, #id ".f32", "1", DECLARATION, kDLCPU, 0, NULL, \
-        NULL, NULL, NULL, forward, NULL, NULL, NULL, next                                     \
+#define KERNEL(id, forward, next)                                                                 \
+  {                                                                                               \
+    sizeof(attest_plugin), ATTEST_ABI_VERSION, id, "1", DECLARATION, kDLCPU, 0, NULL, NULL, NULL, \
+        NULL, forward, NULL, NULL, NULL, next                                                     \
   }
-static const attest_plugin kernels[] = {
-    KERNEL(mean, honest, &kernels[1]),         KERNEL(liar, many_keys, &kernels[2]),
-    KERNEL(many_keys, many_keys, &kernels[3]), KERNEL(shared_heads, shared_heads, &kernels[4]),
-    KERNEL(no_lse, no_lse, &kernels[5]),       KERNEL(tired, tired, &kernels[6]),
-    KERNEL(nothing, honest, &kernels[7]),      KERNEL(like_liar, many_keys, NULL)};
+/* The first one stands for all types of the honest entry, which has one. */
+static const attest_plugin kernels[] = {KERNEL("mean", honest, &kernels[1]),
+                                        KERNEL("mean.f32", honest, &kernels[2]),
+                                        KERNEL("liar.f32", many_keys, &kernels[3]),
+                                        KERNEL("many_keys.f32", many_keys, &kernels[4]),
+                                        KERNEL("shared_heads.f32", shared_heads, &kernels[5]),
+                                        KERNEL("no_lse.f32", no_lse, &kernels[6]),
+                                        KERNEL("tired.f32", tired, &kernels[7]),
+                                        KERNEL("nothing.f32", honest, &kernels[8]),
+                                        KERNEL("like_liar.f32", many_keys, NULL)};
 
 const attest_plugin* attest_plugin_entry(uint32_t version) {
   return version == ATTEST_ABI_VERSION ? kernels : NULL;

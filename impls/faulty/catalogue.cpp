@@ -28,15 +28,6 @@ Library& library() {
 
 const char* keep(std::string text) { return library().texts.emplace_back(std::move(text)).c_str(); }
 
-bool lists(std::string_view types, std::string_view type) {
-  for (std::size_t at = 0; at <= types.size();) {
-    const std::size_t end = std::min(types.find(',', at), types.size());
-    if (types.substr(at, end - at) == type) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
 /// Into a list that is sorted by a text of its entries, and into the chain through `next`.
 template <class Entry, class Text>
 void insert(std::vector<Entry*>& sorted, Entry* entry, Text text) {
@@ -48,16 +39,33 @@ void insert(std::vector<Entry*>& sorted, Entry* entry, Text text) {
   sorted.insert(at, entry);
 }
 
-}  // namespace
-
-void add_kernel(const Plant& plant, DType type, attest_plugin table) {
-  if (!lists(plant.dtypes, name(type))) return;
-  const std::string type_name(name(type));
-  table.name = keep(std::string(plant.id) + "." + type_name);
-  table.declaration = keep("dtype=" + type_name + " " + plant.declares);
+void add(const std::string& kernel, const Plant& plant, const std::string& types,
+         attest_plugin table) {
+  table.name = keep(kernel);
+  table.declaration = keep("dtype=" + types + " " + plant.declares);
   Library& all = library();
   insert(all.by_name, &all.kernels.emplace_back(table), &attest_plugin::name);
   detail::first_plugin = all.by_name.front();
+}
+
+}  // namespace
+
+bool lists(std::string_view types, DType type) {
+  for (std::size_t at = 0; at <= types.size();) {
+    const std::size_t end = std::min(types.find(',', at), types.size());
+    if (types.substr(at, end - at) == name(type)) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+void add_kernel(const Plant& plant, DType type, attest_plugin table) {
+  const std::string type_name(name(type));
+  if (lists(plant.dtypes, type)) add(plant.id + ("." + type_name), plant, type_name, table);
+}
+
+void add_kernel(const Plant& plant, attest_plugin table) {
+  add(plant.id, plant, plant.dtypes, table);
 }
 
 void add_to_catalogue(const Plant& plant) {

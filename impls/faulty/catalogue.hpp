@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "attest/faults.h"
 #include "attest/plugin.hpp"
@@ -39,7 +40,7 @@ struct Plant {
   const char* dtypes = kAllTypes;
   const char* base = "stepwise";
   const char* declares = kStepwise;
-  bool honest = false;
+  bool honest = false;  ///< set by ATTEST_HONEST
 };
 
 /// One kernel: a kind of Stepwise that serves its one type.
@@ -69,8 +70,37 @@ class Planted : public Kernel {
   }
 };
 
+/// Whether `types`, "f64,f32", has the type.
+bool lists(std::string_view types, DType type);
+
+/// The kinds of an honest variant as one kernel.
+template <template <class> class Kind>
+class PlantedInAllTypes : public Kernel {
+ public:
+  inline static std::string_view types;  ///< that it serves
+  void forward(const attest_attention& problem, const Context& context) override {
+    kernel_for(problem)->forward(problem, context);
+  }
+  std::unique_ptr<Plan> plan(const std::string& operation, const attest_attention& problem,
+                             const Context& context) override {
+    return kernel_for(problem)->plan(operation, problem, context);
+  }
+
+ private:
+  static std::unique_ptr<Kernel> kernel_for(const attest_attention& problem) {
+    const DType type = read_sizes(problem).dtype;
+    if (!lists(types, type)) throw Unsupported("this kernel serves other element types");
+    std::unique_ptr<Kernel> kernel;
+    with_storage(
+        type, [&](auto storage) { kernel = std::make_unique<Planted<Kind<decltype(storage)>>>(); });
+    return kernel;
+  }
+};
+
 /// Adds a kernel for `type` to the library, in the order of the names, if the plant lists it.
 void add_kernel(const Plant& plant, DType type, attest_plugin table);
+/// Adds the kernel of all listed types.
+void add_kernel(const Plant& plant, attest_plugin table);
 void add_to_catalogue(const Plant& plant);
 
 template <template <class> class Kind>
@@ -84,9 +114,22 @@ bool plant(const Plant& plant) {
   return true;
 }
 
+template <template <class> class Kind>
+bool plant_honest(Plant variant) {
+  variant.honest = true;
+  PlantedInAllTypes<Kind>::types = variant.dtypes;
+  add_kernel(variant, detail::table<PlantedInAllTypes<Kind>>(nullptr, "1.0", nullptr));
+  return plant<Kind>(variant);
+}
+
 }  // namespace attest::faulty
 
 /// ATTEST_PLANT(Template, {fields of Plant}); at namespace scope of a source file.
 #define ATTEST_PLANT(Template, ...)                       \
   [[maybe_unused]] static const bool planted_##Template = \
       ::attest::faulty::plant<Template>(__VA_ARGS__)
+/// The same for a variant without a mistake: it is also one kernel of all its types, of the name
+/// of its id.
+#define ATTEST_HONEST(Template, ...)                      \
+  [[maybe_unused]] static const bool planted_##Template = \
+      ::attest::faulty::plant_honest<Template>(__VA_ARGS__)

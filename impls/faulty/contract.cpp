@@ -28,12 +28,11 @@ struct Plain : Stepwise<S> {
   /// Uses whose test is missing.
   virtual bool overlooks(Use) const { return false; }
 };
-ATTEST_PLANT(Plain, {.id = "plain",
-                     .kind = "honest declaration",
-                     .sentence = "declares little and refuses all else",
-                     .base = "plain",
-                     .declares = kPlain,
-                     .honest = true});
+ATTEST_HONEST(Plain, {.id = "plain",
+                      .kind = "honest declaration",
+                      .sentence = "declares little and refuses all else",
+                      .base = "plain",
+                      .declares = kPlain});
 
 /// Does not test for one feature, and goes on without it.
 template <class S, Use kUse>

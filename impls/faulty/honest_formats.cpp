@@ -18,15 +18,14 @@ struct PInF32 : Stepwise<S> {
   using typename Stepwise<S>::C;
   C round_weight(C p) const override { return p; }
 };
-ATTEST_PLANT(PInF32, {.id = "p_in_f32",
-                      .kind = kKind,
-                      .sentence = "P keeps the accumulator's format",
-                      .dtypes = kNarrowTypes,
-                      .base = "p_in_f32",
-                      .declares = "features=all precision=f32" ATTEST_FAULTY_PROMISES,
-                      .honest = true});
+ATTEST_HONEST(PInF32, {.id = "p_in_f32",
+                       .kind = kKind,
+                       .sentence = "P keeps the accumulator's format",
+                       .dtypes = kNarrowTypes,
+                       .base = "p_in_f32",
+                       .declares = "features=all precision=f32" ATTEST_FAULTY_PROMISES});
 
-ATTEST_PLANT(
+ATTEST_HONEST(
     LFromRounded,
     {.id = "l_from_rounded",
      .kind = kKind,
@@ -34,8 +33,7 @@ ATTEST_PLANT(
      .dtypes = kNarrowTypes,
      .base = "l_from_rounded",
      .declares =
-         "features=all precision=mma_f32acc profile.l_from_rounded=1" ATTEST_FAULTY_PROMISES,
-     .honest = true});
+         "features=all precision=mma_f32acc profile.l_from_rounded=1" ATTEST_FAULTY_PROMISES});
 
 /// Two passes: maximum and sum first, then weights that sum to 1 before they are rounded.
 template <class S>
@@ -70,28 +68,27 @@ struct PNormalised : Stepwise<S> {
     return part;
   }
 };
-ATTEST_PLANT(
+ATTEST_HONEST(
     PNormalised,
     {.id = "p_normalised",
      .kind = kKind,
      .sentence = "P is divided by its sum before it is rounded",
      .dtypes = kNarrowTypes,
      .base = "p_normalised",
-     .declares = "features=all precision=mma_f32acc profile.p_normalised=1" ATTEST_FAULTY_PROMISES,
-     .honest = true});
+     .declares =
+         "features=all precision=mma_f32acc profile.p_normalised=1" ATTEST_FAULTY_PROMISES});
 
 template <class S>
 struct Tf32 : NarrowInputs<S> {
   using typename Stepwise<S>::C;
   C round_weight(C p) const override { return to_bits(p, this->kDigits); }
 };
-ATTEST_PLANT(Tf32, {.id = "tf32",
-                    .kind = kKind,
-                    .sentence = "q, k, P and v pass through tf32",
-                    .dtypes = "f32",
-                    .base = "tf32",
-                    .declares = "features=all precision=f32_tf32" ATTEST_FAULTY_PROMISES,
-                    .honest = true});
+ATTEST_HONEST(Tf32, {.id = "tf32",
+                     .kind = kKind,
+                     .sentence = "q, k, P and v pass through tf32",
+                     .dtypes = "f32",
+                     .base = "tf32",
+                     .declares = "features=all precision=f32_tf32" ATTEST_FAULTY_PROMISES});
 
 /// Every result of an operation passes through f16.
 template <class S>
@@ -165,25 +162,23 @@ struct Fp16Accumulators : Stepwise<S> {
   }
 };
 constexpr const char* kFp16Acc = "features=all precision=fp16acc" ATTEST_FAULTY_PROMISES;
-ATTEST_PLANT(Fp16Accumulators, {.id = "fp16acc",
-                                .kind = kKind,
-                                .sentence = "scores, weights and sums in f16",
-                                .dtypes = "f16",
-                                .base = "fp16acc",
-                                .declares = kFp16Acc,
-                                .honest = true});
+ATTEST_HONEST(Fp16Accumulators, {.id = "fp16acc",
+                                 .kind = kKind,
+                                 .sentence = "scores, weights and sums in f16",
+                                 .dtypes = "f16",
+                                 .base = "fp16acc",
+                                 .declares = kFp16Acc});
 
 template <class S>
 struct Fp16Block1 : Fp16Accumulators<S> {
   std::int64_t key_block() const override { return 1; }
 };
-ATTEST_PLANT(Fp16Block1, {.id = "fp16acc_block_1",
-                          .kind = kKind,
-                          .sentence = "scores, weights and sums in f16, one key at a time",
-                          .dtypes = "f16",
-                          .base = "fp16acc_block_1",
-                          .declares = kFp16Acc,
-                          .honest = true});
+ATTEST_HONEST(Fp16Block1, {.id = "fp16acc_block_1",
+                           .kind = kKind,
+                           .sentence = "scores, weights and sums in f16, one key at a time",
+                           .dtypes = "f16",
+                           .base = "fp16acc_block_1",
+                           .declares = kFp16Acc});
 
 template <class S>
 struct Fp16Exp2 : Fp16Accumulators<S> {
@@ -198,13 +193,12 @@ struct Fp16Exp2 : Fp16Accumulators<S> {
   }
   static C log2e() { return Fp16Accumulators<S>::half(static_cast<C>(1.4426950408889634)); }
 };
-ATTEST_PLANT(Fp16Exp2, {.id = "fp16acc_exp2",
-                        .kind = kKind,
-                        .sentence = "scores, weights and sums in f16, weights by exp2",
-                        .dtypes = "f16",
-                        .base = "fp16acc_exp2",
-                        .declares = kFp16Acc,
-                        .honest = true});
+ATTEST_HONEST(Fp16Exp2, {.id = "fp16acc_exp2",
+                         .kind = kKind,
+                         .sentence = "scores, weights and sums in f16, weights by exp2",
+                         .dtypes = "f16",
+                         .base = "fp16acc_exp2",
+                         .declares = kFp16Acc});
 
 /// One fma for each weight, with a constant and a smallest score for which the residue of
 /// fl(m log2 e) is 0 where it would matter.
@@ -221,13 +215,13 @@ struct Fp16FmaBlock1 : Fp16Exp2<S> {
     return this->half(std::exp2(std::fma(z, log2e, -this->half(max * log2e))));
   }
 };
-ATTEST_PLANT(Fp16FmaBlock1, {.id = "fp16acc_fma_block_1",
-                             .kind = kKind,
-                             .sentence = "in f16, weights by exp2(fma(z, c, -fl(m c))), key by key",
-                             .dtypes = "f16",
-                             .base = "fp16acc_fma_block_1",
-                             .declares = kFp16Acc,
-                             .honest = true});
+ATTEST_HONEST(Fp16FmaBlock1,
+              {.id = "fp16acc_fma_block_1",
+               .kind = kKind,
+               .sentence = "in f16, weights by exp2(fma(z, c, -fl(m c))), key by key",
+               .dtypes = "f16",
+               .base = "fp16acc_fma_block_1",
+               .declares = kFp16Acc});
 
 /// Scores pass through the storage type, as between two separate kernels.
 template <class S>
@@ -239,7 +233,7 @@ struct ScoresStored : Stepwise<S> {
 };
 template <class S>
 struct ScoresInF16 : ScoresStored<S> {};
-ATTEST_PLANT(
+ATTEST_HONEST(
     ScoresInF16,
     {.id = "scores_in_f16",
      .kind = kKind,
@@ -247,18 +241,16 @@ ATTEST_PLANT(
      .dtypes = "f16",
      .base = "scores_in_f16",
      .declares = "features=all precision=mma_f32acc profile.u_score=0x1p-11 "
-                 "profile.eta_score=0x1p-25 profile.max_score=65504" ATTEST_FAULTY_PROMISES,
-     .honest = true});
+                 "profile.eta_score=0x1p-25 profile.max_score=65504" ATTEST_FAULTY_PROMISES});
 template <class S>
 struct ScoresInBf16 : ScoresStored<S> {};
-ATTEST_PLANT(ScoresInBf16, {.id = "scores_in_bf16",
-                            .kind = kKind,
-                            .sentence = "scores pass through bf16",
-                            .dtypes = "bf16",
-                            .base = "scores_in_bf16",
-                            .declares = "features=all precision=mma_f32acc profile.u_score=0x1p-8 "
-                                        "profile.eta_score=0x1p-134" ATTEST_FAULTY_PROMISES,
-                            .honest = true});
+ATTEST_HONEST(ScoresInBf16, {.id = "scores_in_bf16",
+                             .kind = kKind,
+                             .sentence = "scores pass through bf16",
+                             .dtypes = "bf16",
+                             .base = "scores_in_bf16",
+                             .declares = "features=all precision=mma_f32acc profile.u_score=0x1p-8 "
+                                         "profile.eta_score=0x1p-134" ATTEST_FAULTY_PROMISES});
 
 /// Adders that cut instead of rounding, as some matrix units have.
 template <class S>
@@ -289,15 +281,14 @@ struct Truncating : Stepwise<S> {
     }
   }
 };
-ATTEST_PLANT(
+ATTEST_HONEST(
     Truncating,
     {.id = "truncating",
      .kind = kKind,
      .sentence = "accumulators that truncate",
      .dtypes = "f32,f16,bf16",
      .base = "truncating",
-     .declares = "features=all precision=mma_f32acc profile.c_acc=2" ATTEST_FAULTY_PROMISES,
-     .honest = true});
+     .declares = "features=all precision=mma_f32acc profile.c_acc=2" ATTEST_FAULTY_PROMISES});
 
 /// Dot products and sums in double, for types that need it least.
 template <class S>
@@ -313,12 +304,11 @@ struct WideSums : Stepwise<S> {
     return static_cast<C>(std::exp(static_cast<double>(z) - static_cast<double>(max)));
   }
 };
-ATTEST_PLANT(WideSums, {.id = "wide_dots",
-                        .kind = kKind,
-                        .sentence = "dot products and exp in double",
-                        .dtypes = "f32,f16,bf16",
-                        .base = "wide_dots",
-                        .honest = true});
+ATTEST_HONEST(WideSums, {.id = "wide_dots",
+                         .kind = kKind,
+                         .sentence = "dot products and exp in double",
+                         .dtypes = "f32,f16,bf16",
+                         .base = "wide_dots"});
 
 #undef ATTEST_FAULTY_PROMISES
 

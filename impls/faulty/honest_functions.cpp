@@ -28,11 +28,10 @@ struct Exp2Prescaled : Stepwise<S> {
     return (row.max + std::log2(row.sum)) * static_cast<C>(kLn2);
   }
 };
-ATTEST_PLANT(Exp2Prescaled, {.id = "exp2_prescaled",
-                             .kind = kKind,
-                             .sentence = "scores times log2 e, weights by exp2",
-                             .base = "exp2_prescaled",
-                             .honest = true});
+ATTEST_HONEST(Exp2Prescaled, {.id = "exp2_prescaled",
+                              .kind = kKind,
+                              .sentence = "scores times log2 e, weights by exp2",
+                              .base = "exp2_prescaled"});
 
 template <class S>
 struct Exp2Difference : Stepwise<S> {
@@ -43,11 +42,10 @@ struct Exp2Difference : Stepwise<S> {
   }
   C weight(C z, C max) const override { return std::exp2((z - max) * static_cast<C>(kLog2e)); }
 };
-ATTEST_PLANT(Exp2Difference, {.id = "exp2_difference",
-                              .kind = kKind,
-                              .sentence = "weights by exp2((z - m) log2 e)",
-                              .base = "exp2_difference",
-                              .honest = true});
+ATTEST_HONEST(Exp2Difference, {.id = "exp2_difference",
+                               .kind = kKind,
+                               .sentence = "weights by exp2((z - m) log2 e)",
+                               .base = "exp2_difference"});
 
 /// One fma for each weight. The residue of fl(m log2 e) stays within a block, and alpha is taken
 /// from the difference, so that it does not drift.
@@ -68,21 +66,19 @@ struct Exp2Fma : Stepwise<S> {
     return std::exp2(std::fma(z, log2e, -(max * log2e)));
   }
 };
-ATTEST_PLANT(Exp2Fma, {.id = "exp2_fma",
-                       .kind = kKind,
-                       .sentence = "weights by exp2(fma(z, log2 e, -fl(m log2 e)))",
-                       .base = "exp2_fma",
-                       .honest = true});
+ATTEST_HONEST(Exp2Fma, {.id = "exp2_fma",
+                        .kind = kKind,
+                        .sentence = "weights by exp2(fma(z, log2 e, -fl(m log2 e)))",
+                        .base = "exp2_fma"});
 
 template <class S>
 struct Exp2FmaBlock1 : Exp2Fma<S> {
   std::int64_t key_block() const override { return 1; }
 };
-ATTEST_PLANT(Exp2FmaBlock1, {.id = "exp2_fma_block_1",
-                             .kind = kKind,
-                             .sentence = "the same, one key at a time",
-                             .base = "exp2_fma_block_1",
-                             .honest = true});
+ATTEST_HONEST(Exp2FmaBlock1, {.id = "exp2_fma_block_1",
+                              .kind = kKind,
+                              .sentence = "the same, one key at a time",
+                              .base = "exp2_fma_block_1"});
 
 /// exp by a polynomial of degree 6 on [-ln2/2, ln2/2], within 2^-22.
 template <class S>
@@ -103,12 +99,11 @@ struct PolynomialExp : Stepwise<S> {
     return std::ldexp(p, static_cast<int>(n));
   }
 };
-ATTEST_PLANT(PolynomialExp, {.id = "polynomial_exp",
-                             .kind = kKind,
-                             .sentence = "exp by a polynomial",
-                             .dtypes = "f32,f16,bf16",
-                             .base = "polynomial_exp",
-                             .honest = true});
+ATTEST_HONEST(PolynomialExp, {.id = "polynomial_exp",
+                              .kind = kKind,
+                              .sentence = "exp by a polynomial",
+                              .dtypes = "f32,f16,bf16",
+                              .base = "polynomial_exp"});
 
 template <class S>
 struct Fma : Stepwise<S> {
@@ -125,11 +120,10 @@ struct Fma : Stepwise<S> {
     }
   }
 };
-ATTEST_PLANT(Fma, {.id = "fma",
-                   .kind = kKind,
-                   .sentence = "products are fused into the sums",
-                   .base = "fma",
-                   .honest = true});
+ATTEST_HONEST(Fma, {.id = "fma",
+                    .kind = kKind,
+                    .sentence = "products are fused into the sums",
+                    .base = "fma"});
 
 template <class S>
 struct Reciprocal : Stepwise<S> {
@@ -141,11 +135,10 @@ struct Reciprocal : Stepwise<S> {
     return part;
   }
 };
-ATTEST_PLANT(Reciprocal, {.id = "reciprocal",
-                          .kind = kKind,
-                          .sentence = "the output is multiplied by the reciprocal of the sum",
-                          .base = "reciprocal",
-                          .honest = true});
+ATTEST_HONEST(Reciprocal, {.id = "reciprocal",
+                           .kind = kKind,
+                           .sentence = "the output is multiplied by the reciprocal of the sum",
+                           .base = "reciprocal"});
 
 template <class S>
 struct ScaledQuery : Stepwise<S> {
@@ -156,11 +149,10 @@ struct ScaledQuery : Stepwise<S> {
   }
   C scaled(C product) const override { return product; }
 };
-ATTEST_PLANT(ScaledQuery, {.id = "scaled_query",
-                           .kind = kKind,
-                           .sentence = "q is scaled instead of the scores",
-                           .base = "scaled_query",
-                           .honest = true});
+ATTEST_HONEST(ScaledQuery, {.id = "scaled_query",
+                            .kind = kKind,
+                            .sentence = "q is scaled instead of the scores",
+                            .base = "scaled_query"});
 
 template <class S>
 struct TanhByExp : Stepwise<S> {
@@ -173,11 +165,10 @@ struct TanhByExp : Stepwise<S> {
     return std::copysign(cap * (1 - 2 / (std::exp(2 * x) + 1)), score);
   }
 };
-ATTEST_PLANT(TanhByExp, {.id = "tanh_by_exp",
-                         .kind = kKind,
-                         .sentence = "tanh as 1 - 2 / (exp(2x) + 1)",
-                         .base = "tanh_by_exp",
-                         .honest = true});
+ATTEST_HONEST(TanhByExp, {.id = "tanh_by_exp",
+                          .kind = kKind,
+                          .sentence = "tanh as 1 - 2 / (exp(2x) + 1)",
+                          .base = "tanh_by_exp"});
 
 template <class S>
 struct DropoutOnWeights : Stepwise<S> {
@@ -188,11 +179,10 @@ struct DropoutOnWeights : Stepwise<S> {
   }
   C keep_factor() const override { return 1; }
 };
-ATTEST_PLANT(DropoutOnWeights, {.id = "dropout_on_weights",
-                                .kind = kKind,
-                                .sentence = "1/(1 - p) is multiplied to each weight",
-                                .base = "dropout_on_weights",
-                                .honest = true});
+ATTEST_HONEST(DropoutOnWeights, {.id = "dropout_on_weights",
+                                 .kind = kKind,
+                                 .sentence = "1/(1 - p) is multiplied to each weight",
+                                 .base = "dropout_on_weights"});
 
 /// Rows are rescaled only where the maximum has risen by more than 8; until then weights exceed 1.
 template <class S>
@@ -203,11 +193,10 @@ struct LazyRescale : Block8<S> {
     return next - max > 8 ? next : max;
   }
 };
-ATTEST_PLANT(LazyRescale, {.id = "lazy_rescale",
-                           .kind = kKind,
-                           .sentence = "the maximum moves only by more than 8 at once",
-                           .base = "lazy_rescale",
-                           .honest = true});
+ATTEST_HONEST(LazyRescale, {.id = "lazy_rescale",
+                            .kind = kKind,
+                            .sentence = "the maximum moves only by more than 8 at once",
+                            .base = "lazy_rescale"});
 
 template <class S>
 struct OwnAngles : Stepwise<S> {
@@ -223,12 +212,11 @@ struct OwnAngles : Stepwise<S> {
     sine = static_cast<C>(std::sin(angle));
   }
 };
-ATTEST_PLANT(OwnAngles, {.id = "own_angles",
-                         .kind = kKind,
-                         .sentence = "RoPE's angles are computed, not read from the tables",
-                         .dtypes = "f32,f16,bf16",
-                         .base = "own_angles",
-                         .honest = true});
+ATTEST_HONEST(OwnAngles, {.id = "own_angles",
+                          .kind = kKind,
+                          .sentence = "RoPE's angles are computed, not read from the tables",
+                          .dtypes = "f32,f16,bf16",
+                          .base = "own_angles"});
 
 }  // namespace
 }  // namespace attest::faulty

@@ -10,56 +10,44 @@ namespace {
 
 constexpr const char* kKind = "honest order";
 
-ATTEST_PLANT(Stepwise, {.id = "stepwise",
-                        .kind = kKind,
-                        .sentence = "the stepwise kernel as it stands",
-                        .honest = true});
-ATTEST_PLANT(Split4, {.id = "split_4",
-                      .kind = kKind,
-                      .sentence = "keys in four parts, merged through their lse",
-                      .base = "split_4",
-                      .honest = true});
-ATTEST_PLANT(Block8, {.id = "block_8",
-                      .kind = kKind,
-                      .sentence = "blocks of 8 keys",
-                      .base = "block_8",
-                      .honest = true});
+ATTEST_HONEST(Stepwise,
+              {.id = "stepwise", .kind = kKind, .sentence = "the stepwise kernel as it stands"});
+ATTEST_HONEST(Split4, {.id = "split_4",
+                       .kind = kKind,
+                       .sentence = "keys in four parts, merged through their lse",
+                       .base = "split_4"});
+ATTEST_HONEST(Block8,
+              {.id = "block_8", .kind = kKind, .sentence = "blocks of 8 keys", .base = "block_8"});
 
 template <class S>
 struct Block1 : Stepwise<S> {
   std::int64_t key_block() const override { return 1; }
 };
-ATTEST_PLANT(Block1, {.id = "block_1",
-                      .kind = kKind,
-                      .sentence = "one key at a time",
-                      .base = "block_1",
-                      .honest = true});
+ATTEST_HONEST(Block1,
+              {.id = "block_1", .kind = kKind, .sentence = "one key at a time", .base = "block_1"});
 
 template <class S>
 struct Block16 : Stepwise<S> {
   std::int64_t key_block() const override { return 16; }
 };
-ATTEST_PLANT(Block16, {.id = "block_16",
-                       .kind = kKind,
-                       .sentence = "blocks of 16 keys",
-                       .base = "block_16",
-                       .honest = true});
+ATTEST_HONEST(Block16, {.id = "block_16",
+                        .kind = kKind,
+                        .sentence = "blocks of 16 keys",
+                        .base = "block_16"});
 
 template <class S>
 struct Block128 : Stepwise<S> {
   std::int64_t key_block() const override { return 128; }
 };
-ATTEST_PLANT(Block128, {.id = "block_128",
-                        .kind = kKind,
-                        .sentence = "blocks of 128 keys",
-                        .base = "block_128",
-                        .honest = true});
+ATTEST_HONEST(Block128, {.id = "block_128",
+                         .kind = kKind,
+                         .sentence = "blocks of 128 keys",
+                         .base = "block_128"});
 
-ATTEST_PLANT(EveryBlock, {.id = "every_block",
-                          .kind = kKind,
-                          .sentence = "blocks that a tile cannot see are looked at too",
-                          .base = "every_block",
-                          .honest = true});
+ATTEST_HONEST(EveryBlock, {.id = "every_block",
+                           .kind = kKind,
+                           .sentence = "blocks that a tile cannot see are looked at too",
+                           .base = "every_block"});
 
 template <class S>
 struct Block8Reversed : Block8<S> {
@@ -70,22 +58,20 @@ struct Block8Reversed : Block8<S> {
       Stepwise<S>::sweep(at, h, {std::max(keys.begin, end - this->key_block()), end}, rows);
   }
 };
-ATTEST_PLANT(Block8Reversed, {.id = "block_8_reversed",
-                              .kind = kKind,
-                              .sentence = "blocks of 8 keys, the last first",
-                              .base = "block_8_reversed",
-                              .honest = true});
+ATTEST_HONEST(Block8Reversed, {.id = "block_8_reversed",
+                               .kind = kKind,
+                               .sentence = "blocks of 8 keys, the last first",
+                               .base = "block_8_reversed"});
 
 template <class S>
 struct Split7 : Stepwise<S> {
   int num_splits(const Sequence&) const override { return 7; }
   std::int64_t key_block() const override { return 16; }
 };
-ATTEST_PLANT(Split7, {.id = "split_7",
-                      .kind = kKind,
-                      .sentence = "keys in seven parts of blocks of 16",
-                      .base = "split_7",
-                      .honest = true});
+ATTEST_HONEST(Split7, {.id = "split_7",
+                       .kind = kKind,
+                       .sentence = "keys in seven parts of blocks of 16",
+                       .base = "split_7"});
 
 template <class S>
 struct SplitByLength : Stepwise<S> {
@@ -93,11 +79,10 @@ struct SplitByLength : Stepwise<S> {
     return static_cast<int>(std::max<std::int64_t>(1, (at.keys() + 31) / 32));
   }
 };
-ATTEST_PLANT(SplitByLength, {.id = "split_by_length",
-                             .kind = kKind,
-                             .sentence = "a part for every 32 keys",
-                             .base = "split_by_length",
-                             .honest = true});
+ATTEST_HONEST(SplitByLength, {.id = "split_by_length",
+                              .kind = kKind,
+                              .sentence = "a part for every 32 keys",
+                              .base = "split_by_length"});
 
 /// The keys of a block in another order, both in the sum and in the output.
 template <class S>
@@ -120,11 +105,10 @@ struct KeysReversed : OtherOrder<S> {
     return seen;
   }
 };
-ATTEST_PLANT(KeysReversed, {.id = "keys_reversed",
-                            .kind = kKind,
-                            .sentence = "the last key of a block is added first",
-                            .base = "keys_reversed",
-                            .honest = true});
+ATTEST_HONEST(KeysReversed, {.id = "keys_reversed",
+                             .kind = kKind,
+                             .sentence = "the last key of a block is added first",
+                             .base = "keys_reversed"});
 
 template <class S>
 struct KeysShuffled : OtherOrder<S> {
@@ -139,11 +123,10 @@ struct KeysShuffled : OtherOrder<S> {
     return seen;
   }
 };
-ATTEST_PLANT(KeysShuffled, {.id = "keys_shuffled",
-                            .kind = kKind,
-                            .sentence = "the keys of a block are added in a scattered order",
-                            .base = "keys_shuffled",
-                            .honest = true});
+ATTEST_HONEST(KeysShuffled, {.id = "keys_shuffled",
+                             .kind = kKind,
+                             .sentence = "the keys of a block are added in a scattered order",
+                             .base = "keys_shuffled"});
 
 /// Sums of a block as a binary tree.
 template <class S>
@@ -175,11 +158,10 @@ struct Pairwise : Stepwise<S> {
     return terms.front();
   }
 };
-ATTEST_PLANT(Pairwise, {.id = "pairwise",
-                        .kind = kKind,
-                        .sentence = "sums of a block are binary trees",
-                        .base = "pairwise",
-                        .honest = true});
+ATTEST_HONEST(Pairwise, {.id = "pairwise",
+                         .kind = kKind,
+                         .sentence = "sums of a block are binary trees",
+                         .base = "pairwise"});
 
 template <class S>
 struct BlockSums : Stepwise<S> {
@@ -194,11 +176,10 @@ struct BlockSums : Stepwise<S> {
     for (std::size_t c = 0; c < row.o.size(); ++c) row.o[c] += own.o[c];
   }
 };
-ATTEST_PLANT(BlockSums, {.id = "block_sums",
-                         .kind = kKind,
-                         .sentence = "a block is summed by itself, then added",
-                         .base = "block_sums",
-                         .honest = true});
+ATTEST_HONEST(BlockSums, {.id = "block_sums",
+                          .kind = kKind,
+                          .sentence = "a block is summed by itself, then added",
+                          .base = "block_sums"});
 
 template <class S>
 struct EightLanes : Stepwise<S> {
@@ -211,11 +192,10 @@ struct EightLanes : Stepwise<S> {
     return lanes[0];
   }
 };
-ATTEST_PLANT(EightLanes, {.id = "eight_lanes",
-                          .kind = kKind,
-                          .sentence = "dot products in eight lanes",
-                          .base = "eight_lanes",
-                          .honest = true});
+ATTEST_HONEST(EightLanes, {.id = "eight_lanes",
+                           .kind = kKind,
+                           .sentence = "dot products in eight lanes",
+                           .base = "eight_lanes"});
 
 template <class S>
 struct SinkLast : Stepwise<S> {
@@ -235,11 +215,10 @@ struct SinkLast : Stepwise<S> {
     return Stepwise<S>::finish(with);
   }
 };
-ATTEST_PLANT(SinkLast, {.id = "sink_last",
-                        .kind = kKind,
-                        .sentence = "the sink is added after the keys",
-                        .base = "sink_last",
-                        .honest = true});
+ATTEST_HONEST(SinkLast, {.id = "sink_last",
+                         .kind = kKind,
+                         .sentence = "the sink is added after the keys",
+                         .base = "sink_last"});
 
 }  // namespace
 }  // namespace attest::faulty

@@ -4,7 +4,9 @@
  *
  * Such a library is an ordinary plug-in (attest/plugin.h). An entry `causal_top_left` with dtypes
  * "f32,bf16" stands for two kernels, `causal_top_left.f32` and `causal_top_left.bf16`, each of
- * which declares that one type alone: whether a fault can be observed depends on the type.
+ * which declares that one type alone: whether a fault can be observed depends on the type. An
+ * honest entry may offer a kernel of the name of its id as well, which serves all its types: it is
+ * tested in one go where no type is asked for.
  */
 #ifndef ATTEST_FAULTS_H_
 #define ATTEST_FAULTS_H_
