@@ -53,7 +53,7 @@ struct Finding {
 
 struct FindingOptions {
   ShrinkBudget shrink;        ///< for one finding
-  double total_seconds = 60;  ///< after it findings stay as drawn
+  double total_seconds = 30;  ///< after it findings stay as drawn
   int reruns = 10;
   int findings_per_group = 3;  ///< a group: one requirement, verdict and reason
   int shrinks_per_group = 6;   ///< several may come to the same minimal case

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "attest/case_line.hpp"
 #include "harness/cluster.hpp"
@@ -63,9 +63,9 @@ class Run {
   std::optional<RunError> open_journal();
   JournalHeader journal_header() const;
   UnitResult check_with_retry(Worker& worker, const WorkUnit& unit);
-  void note_stops(std::size_t position);
+  void note_stops(std::size_t position, double seconds);
   bool may_start(std::size_t position) const;
-  void store(std::size_t position, UnitResult result);
+  void store(std::size_t position, UnitResult result, double seconds);
   void drop_beyond_stop();
   std::string cut_sentence() const;
   bool interrupted() const { return options_.interrupted && *options_.interrupted; }
@@ -93,7 +93,7 @@ class Run {
   /// Positions past this one are not part of the run: the list stops at the first failure, or after
   /// too many calls that hung. Found by position, so that it is the same for any number of jobs.
   std::atomic<std::size_t> last_;
-  std::set<std::size_t> slow_;
+  std::map<std::size_t, double> slow_;  ///< by position: the seconds they took
   bool over_budget_ = false;
   std::string stop_reason_;
   std::vector<Finding> findings_;
@@ -186,7 +186,7 @@ std::optional<RunError> Run::open_journal() {
       describe_unit(*problem, result);
     results_[position] = std::move(result);
     ++done_;
-    note_stops(position);
+    note_stops(position, 0);
   }
   return std::nullopt;
 }
@@ -226,8 +226,9 @@ UnitResult Run::check_with_retry(Worker& worker, const WorkUnit& unit) {
 }
 
 /// Failing cases may end the list. Every call that hangs or eats memory costs a tenth of a second
-/// or more: a kernel that always does would take hours to show nothing new.
-void Run::note_stops(std::size_t position) {
+/// or more, one that sleeps a second: a kernel that does so in one of twenty problems would take
+/// minutes to show nothing new.
+void Run::note_stops(std::size_t position, double seconds) {
   constexpr std::size_t kMostSlow = 500;
   bool failing = false, slow = false;
   for (const CaseOutcome& outcome : results_[position].cases) {
@@ -240,12 +241,16 @@ void Run::note_stops(std::size_t position) {
     stop_reason_ = "the first failure";
   }
   if (!slow) return;
-  slow_.insert(position);
-  if (slow_.size() < kMostSlow) return;
-  const std::size_t at = *std::next(slow_.begin(), kMostSlow - 1);
-  if (at < last_) {
+  slow_[position] = seconds;
+  double lost = 0;
+  std::size_t problems = 0;
+  for (const auto& [at, its_seconds] : slow_) {
+    lost += its_seconds;
+    if (++problems < kMostSlow && lost < options_.most_lost_seconds) continue;
+    if (at >= last_) return;
     last_ = at;
-    stop_reason_ = fmt::format("{} problems that hung or ate memory", kMostSlow);
+    stop_reason_ = fmt::format("{} problems that hung or ate memory", problems);
+    return;
   }
 }
 
@@ -254,7 +259,7 @@ bool Run::may_start(std::size_t position) const {
   return options_.time_budget_seconds <= 0 || seconds_since(start_) < options_.time_budget_seconds;
 }
 
-void Run::store(std::size_t position, UnitResult result) {
+void Run::store(std::size_t position, UnitResult result, double seconds) {
   const bool trouble = !workers_.trouble().empty();
   const std::lock_guard lock(mutex_);
   results_[position] = std::move(result);
@@ -262,7 +267,7 @@ void Run::store(std::size_t position, UnitResult result) {
       !journal_->append(work_, work_.units[position], results_[position]))
     journal_trouble_ = "journal " + options_.journal_path + ": " + std::strerror(errno);
   ++done_;
-  note_stops(position);
+  note_stops(position, seconds);
   if (progress_)
     progress_({static_cast<std::int64_t>(done_), static_cast<std::int64_t>(work_.units.size()),
                failed_, false, seconds_since(start_)});
@@ -275,7 +280,9 @@ void Run::run_list() {
   workers_.for_each(
       todo.size(), [&](std::size_t i) { return may_start(todo[i]); },
       [&](Worker& worker, std::size_t i) {
-        store(todo[i], check_with_retry(worker, work_.units[todo[i]]));
+        const auto begin = Clock::now();
+        UnitResult result = check_with_retry(worker, work_.units[todo[i]]);
+        store(todo[i], std::move(result), seconds_since(begin));
       });
   over_budget_ = !interrupted() && workers_.trouble().empty() &&
                  std::any_of(todo.begin(), todo.end(), [&](std::size_t position) {
@@ -296,6 +303,7 @@ void Run::find() {
                failed_, true, seconds_since(start_)});
   FindingOptions finding;
   finding.shrink = options_.shrink;
+  finding.total_seconds = options_.finding_seconds;
   finding.reruns = options_.reruns;
   finding.interrupted = options_.interrupted;
   findings_ = find_causes(work_, results_, workers_, finding);

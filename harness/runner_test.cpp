@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "attest/plugin.h"
 #include "harness/fake_run_test.hpp"
@@ -273,6 +276,52 @@ TEST(Runner, AKernelThatAlwaysHangsEndsTheListEarly) {
   EXPECT_EQ(record.verdict, SuiteVerdict::not_conformant);
   options.jobs = 3;
   EXPECT_EQ(fingerprint(run_fake(options)), fingerprint(record));
+}
+
+TEST(Runner, TimeLostToHangsEndsTheListToo) {
+  const Requirement hangs{
+      .id = "H", .sentence = "returns", .check = [](CaseContext&, const AttentionProblem& problem) {
+        if (problem.q_len % 2 == 0) return CaseResult{};
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        return fake_failure(Reason::none, "over the limit", Verdict::hang);
+      }};
+  RunOptions options = fake_options({&hangs});
+  options.most_lost_seconds = 0.05;
+  const Record record = run_fake(options);
+  EXPECT_GE(record.counts.hang, 1);
+  EXPECT_LE(record.counts.hang, 10);
+  EXPECT_GT(record.counts.pass, 0);
+  EXPECT_NE(record.scope.cut.find("problems that hung or ate memory"), std::string::npos);
+}
+
+TEST(Runner, LateRerunsEndWithOneThatFails) {
+  const Requirement hangs{.id = "H", .sentence = "returns", .check = check_hang};
+  RunOptions options = fake_options({&hangs});
+  options.finding_seconds = 0;
+  options.reruns = 10;
+  const Record record = run_fake(options);
+  ASSERT_FALSE(record.failures.empty());
+  EXPECT_EQ(record.failures[0].reruns, 1);
+  EXPECT_EQ(record.failures[0].reruns_failed, 1);
+  EXPECT_EQ(record.failures[0].verdict, Verdict::hang);
+}
+
+/// Wrong on its first call for a problem, and then never again.
+TEST(Runner, LateRerunsGoOnWhereOnePasses) {
+  static std::set<std::string> seen;
+  seen.clear();
+  const Requirement once{
+      .id = "O", .sentence = "s", .check = [](CaseContext&, const AttentionProblem& problem) {
+        return seen.insert(print_case(problem)).second ? fake_failure(Reason::wrong_value, "wrong")
+                                                       : CaseResult{};
+      }};
+  RunOptions options = fake_options({&once});
+  options.finding_seconds = 0;
+  options.reruns = 10;
+  const Record record = run_fake(options);
+  ASSERT_FALSE(record.failures.empty());
+  EXPECT_EQ(record.failures[0].reruns, 10);
+  EXPECT_EQ(record.failures[0].reruns_failed, 0);
 }
 
 CaseResult check_refused(CaseContext&, const AttentionProblem&) {
