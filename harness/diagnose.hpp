@@ -42,6 +42,7 @@ struct Fit {
   /// the prediction.
   double error = 0, unexplained = 0;
   double explained() const { return error > 0 ? 1 - unexplained / error : 0; }
+  double share() const;  ///< of elements or samples that fit, the smaller of the two
   bool good() const;
 };
 

@@ -254,12 +254,12 @@ void Forward::store(const RowAt& at, const RowOutput& out) {
 std::int64_t Forward::query_position(const Rows& rows, std::int64_t i) const {
   std::int64_t right = rows.real_query(i) ? qpos(rows.of_query(i), i) : 0;
   if (rows.real_query(i) && !v_.query_offset_in_angles) right -= rows.of_query(i).offset;
-  return v_.query_angle_position ? v_.query_angle_position(i, right) : right;
+  return v_.query_angle_position ? v_.query_angle_position(rows, i, right) : right;
 }
 
 std::int64_t Forward::key_position(const Rows& rows, std::int64_t j) const {
   const std::int64_t right = rows.real_key(j) ? kpos(rows.of_key(j), j) : 0;
-  return v_.key_angle_position ? v_.key_angle_position(j, right) : right;
+  return v_.key_angle_position ? v_.key_angle_position(rows, j, right) : right;
 }
 
 void Forward::head(std::int64_t b, std::int64_t h, const Rows& rows) {

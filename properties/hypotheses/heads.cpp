@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heads, layouts, channels: which numbers are taken for which.
+#include <unordered_map>
+
 #include "harness/layout.hpp"
 #include "properties/hypotheses/common.hpp"
 
@@ -35,12 +37,13 @@ ATTEST_HYPOTHESIS(gqa_divides_by_kv,
                   {.id = "gqa_divides_by_kv_heads",
                    .sentence = "query head h uses key/value head h / Hkv, not h / G",
                    .explains = {"gqa_group_as_stride"},
-                   .applies = has_groups,
-                   .change = [](Variant& v) {
-                     map_heads(v, [](Problem p, std::int64_t h) {
-                       return std::min(h / p.num_kv_heads, p.num_kv_heads - 1);
-                     });
-                   }});
+                   .applies = [](Problem p) { return p.num_heads > 1; },
+                   .change =
+                       [](Variant& v) {
+                         map_heads(v, [](Problem p, std::int64_t h) {
+                           return std::min(h / p.num_kv_heads, p.num_kv_heads - 1);
+                         });
+                       }});
 ATTEST_HYPOTHESIS(gqa_clamped, {.id = "gqa_clamped",
                                 .sentence = "query head h uses key/value head min(h, Hkv - 1)",
                                 .applies = has_groups,
@@ -69,28 +72,29 @@ ATTEST_HYPOTHESIS(gqa_reversed, {.id = "heads_reversed",
                                        });
                                      }});
 
-/// The memory behind a tensor, with NaN in its gaps, read with other strides (in elements).
+/// A tensor read with other strides (in elements): NaN where no element lies. Its memory is a map,
+/// since far rows lie 2^31 elements apart.
 Dense<double> reread(const Dense<double>& tensor, const TensorForm& form,
-                     std::array<std::int64_t, 4> strides) {
-  std::vector<double> memory(static_cast<std::size_t>(form.first + form.span()) + 1, kQuietNaN);
+                     const std::array<std::int64_t, 4>& strides) {
   const auto each = [&](const auto& body) {
     std::size_t flat = 0;
     for (std::int64_t a = 0; a < tensor.shape[0]; ++a)
       for (std::int64_t b = 0; b < tensor.shape[1]; ++b)
         for (std::int64_t c = 0; c < tensor.shape[2]; ++c)
-          for (std::int64_t d = 0; d < tensor.shape[3]; ++d) body(flat++, a, b, c, d);
+          for (std::int64_t d = 0; d < tensor.shape[3]; ++d, ++flat)
+            body(flat, [&](const std::array<std::int64_t, 4>& s) {
+              return a * s[0] + b * s[1] + c * s[2] + d * s[3];
+            });
   };
-  const auto place = [&](const std::array<std::int64_t, 4>& s, std::int64_t a, std::int64_t b,
-                         std::int64_t c, std::int64_t d) {
-    return static_cast<std::size_t>(form.first + a * s[0] + b * s[1] + c * s[2] + d * s[3]);
-  };
-  each([&](std::size_t flat, auto a, auto b, auto c, auto d) {
-    memory[place(form.strides, a, b, c, d)] = tensor.values[flat];
+  std::unordered_map<std::int64_t, double> memory;
+  memory.reserve(tensor.values.size());
+  each([&](std::size_t flat, const auto& place) {
+    memory[place(form.strides)] = tensor.values[flat];
   });
   Dense<double> read = tensor;
-  each([&](std::size_t flat, auto a, auto b, auto c, auto d) {
-    const std::size_t at = place(strides, a, b, c, d);
-    read.values[flat] = at < memory.size() ? memory[at] : kQuietNaN;
+  each([&](std::size_t flat, const auto& place) {
+    const auto found = memory.find(place(strides));
+    read.values[flat] = found == memory.end() ? kQuietNaN : found->second;
   });
   return read;
 }
@@ -236,6 +240,20 @@ ATTEST_HYPOTHESIS(o_reshaped_back,
                    }});
 
 /// Channels beyond the given number are left out of q.k.
+ATTEST_HYPOTHESIS(v_channels_of_k,
+                  {.id = "dv_from_dqk",
+                   .sentence = "v has no more channels than k: those beyond are the first again",
+                   .applies = [](Problem p) { return p.head_dim > 0 && p.v_head_dim > p.head_dim; },
+                   .change =
+                       [](Variant& v) {
+                         auto& x = v.inputs.v;
+                         const std::int64_t width = v.problem.head_dim;
+                         for (std::size_t n = 0; n < x.values.size(); ++n) {
+                           const auto c = static_cast<std::int64_t>(n) % x.shape[3];
+                           if (c >= width)
+                             x.values[n] = x.values[n - static_cast<std::size_t>(c - c % width)];
+                         }
+                       }});
 bool channel_families() {
   for (const std::int64_t most : {8, 16, 32, 64, 128})
     register_hypothesis({.id = "head_dim_constant/" + std::to_string(most),

@@ -61,6 +61,21 @@ ATTEST_HYPOTHESIS(mask_batch_as_head,
                    .explains = {"mask_broadcast_wrong_axis"},
                    .applies = has_mask,
                    .change = [](Variant& v) { reread(v, own_h, own_b, false); }});
+ATTEST_HYPOTHESIS(mask_square,
+                  {.id = "mask_batch_taken_for_head/square",
+                   .sentence = "with as many heads as sequences the mask's two axes are exchanged",
+                   .applies = [](Problem p) { return has_mask(p) && p.batch == p.num_heads; },
+                   .change = [](Variant& v) { reread(v, own_h, own_b, false); }});
+ATTEST_HYPOTHESIS(mask_batch_by_head,
+                  {.id = "mask_broadcast_wrong_axis",
+                   .sentence = "a mask of each sequence is read as a mask of each head",
+                   .applies = [](Problem p) { return has_mask(p) && p.batch > 1; },
+                   .change =
+                       [](Variant& v) {
+                         const auto& mask = v.inputs.mask;
+                         if (mask.shape[0] > 1 && mask.shape[1] == 1)
+                           reread(v, own_h, own_h, false);
+                       }});
 ATTEST_HYPOTHESIS(mask_head_zero, {.id = "mask_of_first_head",
                                    .sentence = "every head gets the mask of the first",
                                    .explains = {"mask_broadcast_wrong_axis", "mask_of_head_0"},
@@ -135,22 +150,29 @@ ATTEST_HYPOTHESIS(
                 blocks.values[blocks.broadcast_index(at.row.b, at.row.h, down, across)] != 0;
        };
      }});
-ATTEST_HYPOTHESIS(block_sizes_swapped,
-                  {.id = "block_sizes_swapped",
-                   .sentence = "block_q and block_k are swapped",
-                   .explains = {"blocks_qk_swapped"},
-                   .applies = has_blocks,
-                   .change = [](Variant& v) {
-                     v.sees = [&v](const PairAt& at) {
-                       const Factors f = factors(v, at);
-                       const auto& m = v.inputs.blocks;
-                       const std::int64_t y = at.row.i / v.problem.block_k;
-                       const std::int64_t x = at.j / v.problem.block_q;
-                       if (y >= m.shape[2] || x >= m.shape[3]) return false;
-                       return at.in_range && f.base && f.band && f.mask &&
-                              m.values[m.broadcast_index(at.row.b, at.row.h, y, x)] != 0;
-                     };
-                   }});
+void swap_block_sizes(Variant& v, bool clamped) {
+  v.sees = [&v, clamped](const PairAt& at) {
+    const Factors f = factors(v, at);
+    const auto& m = v.inputs.blocks;
+    std::int64_t y = at.row.i / v.problem.block_k, x = at.j / v.problem.block_q;
+    if (clamped) y = std::min(y, m.shape[2] - 1), x = std::min(x, m.shape[3] - 1);
+    if (y >= m.shape[2] || x >= m.shape[3]) return false;
+    return at.in_range && f.base && f.band && f.mask &&
+           m.values[m.broadcast_index(at.row.b, at.row.h, y, x)] != 0;
+  };
+}
+ATTEST_HYPOTHESIS(block_sizes_swapped, {.id = "block_sizes_swapped",
+                                        .sentence = "block_q and block_k are swapped",
+                                        .explains = {"blocks_qk_swapped"},
+                                        .applies = has_blocks,
+                                        .change = [](Variant& v) { swap_block_sizes(v, false); }});
+ATTEST_HYPOTHESIS(
+    block_sizes_swapped_clamped,
+    {.id = "block_sizes_swapped/clamped",
+     .sentence = "block_q and block_k are swapped, beyond the map its last block holds",
+     .explains = {"blocks_qk_swapped"},
+     .applies = has_blocks,
+     .change = [](Variant& v) { swap_block_sizes(v, true); }});
 
 /// Hidden keys take part with a finite score: `added` to their own, or in its place.
 void sentinel(Variant& v, double value, bool added) {
@@ -216,27 +238,47 @@ ATTEST_HYPOTHESIS(mask_after_softmax,
                      };
                    }});
 
+/// Whether some key of the first block of `size` keys is seen by the row.
+bool first_block_seen(const Variant& v, const RowAt& at, std::int64_t size) {
+  const Segment& s = *at.segment;
+  for (std::int64_t j = s.k0; j < std::min(s.k0 + size, s.k1); ++j)
+    if (visible(v.problem, v.inputs, *at.rows, at.b, at.h, at.i, j) &&
+        !bias_hides(v.inputs, at.b, at.h, at.i, j))
+      return true;
+  return false;
+}
+/// Whether base and band let some row of the same tile see some key of the block: a block beyond
+/// them is skipped.
+bool first_block_reached(const Variant& v, const RowAt& at, std::int64_t size, std::int64_t tile) {
+  const Segment& s = *at.segment;
+  const std::int64_t begin = s.q0 + (at.i - s.q0) / tile * tile;
+  for (std::int64_t i = begin; i < std::min(begin + tile, s.q1); ++i)
+    for (std::int64_t j = s.k0; j < std::min(s.k0 + size, s.k1); ++j)
+      if (base_visible(v.problem, s, qpos(s, i), kpos(s, j)) &&
+          band_visible(v.problem, qpos(s, i), kpos(s, j)))
+        return true;
+  return false;
+}
 bool first_block_families() {
-  for (const std::int64_t block : {1, 8, 16, 32, 64, 128})
-    register_hypothesis({.id = "first_block_masked_nan/" + std::to_string(block),
-                         .sentence = with_number(
-                             "NaN where the first block of # keys is hidden from a query", block),
-                         .explains = {"first_block_masked_nan"},
-                         .rank = 1,
-                         .applies = hides,
-                         .change = [block](Variant& v) {
-                           v.finish = [&v, block](const RowAt& at, RowOutput& out) {
-                             if (out.outcome == RowOutcome::padding || num_keys(at) == 0) return;
-                             const std::int64_t end =
-                                 std::min(at.segment->k0 + block, at.segment->k1);
-                             for (std::int64_t j = at.segment->k0; j < end; ++j)
-                               if (visible(v.problem, v.inputs, *at.rows, at.b, at.h, at.i, j) &&
-                                   !bias_hides(v.inputs, at.b, at.h, at.i, j))
-                                 return;
-                             std::fill(out.o.begin(), out.o.end(), kQuietNaN);
-                             out.lse = kQuietNaN;
-                           };
-                         }});
+  constexpr std::int64_t kNeverSkipped = 0;
+  for (const std::int64_t size : {1, 8, 16, 32, 64, 128})
+    for (const std::int64_t tile : {kNeverSkipped, std::int64_t{1}, std::int64_t{64}})
+      register_hypothesis(
+          {.id = "first_block_masked_nan/" + std::to_string(size) + "x" + std::to_string(tile),
+           .sentence =
+               with_number("NaN where the first block of # keys is hidden from a query", size),
+           .explains = {"first_block_masked_nan"},
+           .rank = 1,
+           .applies = hides,
+           .change = [size, tile](Variant& v) {
+             v.finish = [&v, size, tile](const RowAt& at, RowOutput& out) {
+               if (out.outcome == RowOutcome::padding || num_keys(at) == 0) return;
+               if (first_block_seen(v, at, size)) return;
+               if (tile != kNeverSkipped && !first_block_reached(v, at, size, tile)) return;
+               std::fill(out.o.begin(), out.o.end(), kQuietNaN);
+               out.lse = kQuietNaN;
+             };
+           }});
   return true;
 }
 [[maybe_unused]] const bool first_block_is_known = first_block_families();

@@ -106,6 +106,19 @@ ATTEST_HYPOTHESIS(alibi_continued,
                        return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(n));
                      });
                    }});
+ATTEST_HYPOTHESIS(
+    alibi_wrapped,
+    {.id = "alibi_slopes_non_pow2/wrapped",
+     .sentence = "heads beyond a power of two take the ALiBi slopes of the first heads",
+     .explains = {"alibi_slopes_non_pow2"},
+     .applies = has_alibi,
+     .change = [](Variant& v) {
+       use_slopes(v, [](const Variant& of, std::int64_t b, std::int64_t h) {
+         std::int64_t n = 1;
+         while (2 * n <= of.problem.num_heads) n *= 2;
+         return slope_of(of, b, h % n);
+       });
+     }});
 ATTEST_HYPOTHESIS(alibi_first_head, {.id = "alibi_slope_of_first_head",
                                      .sentence = "every head gets the ALiBi slope of the first",
                                      .explains = {"alibi_slope_wrong_head"},
@@ -275,9 +288,8 @@ ATTEST_HYPOTHESIS(rope_by_rows, {.id = "rope_by_rows",
                                               "rope_positions_from_row_0", "rope_table_from_row_0"},
                                  .applies = has_rope,
                                  .change = [](Variant& v) {
-                                   v.query_angle_position = [](std::int64_t row, std::int64_t) {
-                                     return row;
-                                   };
+                                   v.query_angle_position = [](const Rows&, std::int64_t row,
+                                                               std::int64_t) { return row; };
                                    v.key_angle_position = v.query_angle_position;
                                  }});
 ATTEST_HYPOTHESIS(rope_query_rows,
@@ -287,14 +299,16 @@ ATTEST_HYPOTHESIS(rope_query_rows,
                                 "rope_positions_from_row_0", "rope_table_from_row_0"},
                    .applies = has_rope,
                    .change = [](Variant& v) {
-                     v.query_angle_position = [](std::int64_t row, std::int64_t) { return row; };
+                     v.query_angle_position = [](const Rows&, std::int64_t row, std::int64_t) {
+                       return row;
+                     };
                    }});
 ATTEST_HYPOTHESIS(rope_from_one, {.id = "rope_query_plus_one",
                                   .sentence = "RoPE positions of queries are off by one",
                                   .explains = {"rope_positions_from_one"},
                                   .applies = has_rope,
                                   .change = [](Variant& v) {
-                                    v.query_angle_position = [](std::int64_t,
+                                    v.query_angle_position = [](const Rows&, std::int64_t,
                                                                 std::int64_t position) {
                                       return position + 1;
                                     };

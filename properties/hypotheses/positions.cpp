@@ -332,6 +332,20 @@ ATTEST_HYPOTHESIS(
          return at.in_range && f.band && f.mask && f.blocks && (f.base || own);
        };
      }});
+ATTEST_HYPOTHESIS(after_offset_not_causal,
+                  {.id = "chunk_prefill_not_causal/all",
+                   .sentence = "keys from the queries' offset on are not masked causally",
+                   .explains = {"chunk_prefill_not_causal"},
+                   .applies = [](Problem p) { return p.base != Base::full; },
+                   .change =
+                       [](Variant& v) {
+                         v.sees = [&v](const PairAt& at) {
+                           const Factors f = factors(v, at);
+                           const std::int64_t start = at.row.segment->offset;
+                           return at.in_range && f.band && f.mask && f.blocks &&
+                                  (f.base || (start > 0 && at.kpos >= start));
+                         };
+                       }});
 ATTEST_HYPOTHESIS(causal_not_in_decode, {.id = "causal_ignored_in_decode",
                                          .sentence = "a single query row is never causal",
                                          .rank = 1,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lengths, pads, packed sequences: which rows are real.
 #include "properties/hypotheses/common.hpp"
+#include "reference/alibi.hpp"
 
 namespace attest {
 namespace {
@@ -47,6 +48,47 @@ ATTEST_HYPOTHESIS(pad_positions, {.id = "left_pad_not_in_positions",
                                              band_visible(v.problem, query, at.j);
                                     };
                                   }});
+/// Positions of queries, or of keys, that count from row 0 of the call.
+void count_from_row_0(Variant& v, bool queries) {
+  const auto query = [queries](const RowAt& row) {
+    return row.qpos + (queries ? row.segment->q0 : 0);
+  };
+  const auto key = [queries](const PairAt& at) { return queries ? at.kpos : at.j; };
+  v.sees = [&v, query, key](const PairAt& at) {
+    const Factors f = factors(v, at);
+    return at.in_range && f.mask && f.blocks &&
+           base_visible(v.problem, *at.row.segment, query(at.row), key(at)) &&
+           band_visible(v.problem, query(at.row), key(at));
+  };
+  v.score = [&v, query, key](const PairAt& at, const ScoreParts& parts) {
+    ScoreParts own = parts;
+    const double slope =
+        v.problem.alibi == AlibiKind::none ? 0 : slope_at(v.inputs, at.row.b, at.row.h);
+    own.alibi = alibi_term(v.problem.alibi, slope, query(at.row), key(at));
+    return defined_score(v.problem, own);
+  };
+  if (queries)
+    v.query_angle_position = [](const Rows& rows, std::int64_t row, std::int64_t position) {
+      return position + (rows.real_query(row) ? rows.of_query(row).q0 : 0);
+    };
+  else
+    v.key_angle_position = [](const Rows&, std::int64_t row, std::int64_t) { return row; };
+}
+bool has_later_starts(Problem p) { return has_pad_k(p) || has_pad_q(p) || is_packed(p); }
+ATTEST_HYPOTHESIS(query_positions_from_row_0,
+                  {.id = "positions_from_row_0/queries",
+                   .sentence = "query positions count from row 0 of the call, pad included",
+                   .explains = {"left_pad_in_query_positions"},
+                   .rank = 1,
+                   .applies = has_later_starts,
+                   .change = [](Variant& v) { count_from_row_0(v, true); }});
+ATTEST_HYPOTHESIS(key_positions_from_row_0,
+                  {.id = "positions_from_row_0/keys",
+                   .sentence = "key positions count from row 0 of the call, pad included",
+                   .explains = {"left_pad_in_key_positions"},
+                   .rank = 1,
+                   .applies = has_later_starts,
+                   .change = [](Variant& v) { count_from_row_0(v, false); }});
 ATTEST_HYPOTHESIS(padding_queries_computed,
                   {.id = "padding_queries_computed",
                    .sentence = "padding query rows are computed like real ones, not set to 0",

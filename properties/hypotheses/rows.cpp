@@ -203,7 +203,8 @@ bool tail_families() {
                            v.finish = [tile](const RowAt& at, RowOutput& out) {
                              if (!at.segment) return;
                              const std::int64_t n = at.segment->q1 - at.segment->q0;
-                             const bool skipped = at.i - at.segment->q0 >= n / tile * tile;
+                             const bool skipped =
+                                 n >= tile && at.i - at.segment->q0 >= n / tile * tile;
                              out.o_unwritten = skipped;
                              out.lse_unwritten = skipped;
                            };

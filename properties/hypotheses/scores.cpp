@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scale, softcap and bias.
+#include <fmt/format.h>
+
 #include "properties/hypotheses/common.hpp"
 
 namespace attest {
@@ -227,6 +229,22 @@ ATTEST_HYPOTHESIS(bias_neg_inf_finite, {.id = "bias_neg_inf_as_zero",
                                           for (double& x : v.inputs.bias.values)
                                             if (x == kMinusInf) x = 0;
                                         }});
+
+bool bias_clamps() {
+  for (const double least : {-1e4, -3e4, -65504.0, -1e9, -3.4028234663852886e38})
+    register_hypothesis(
+        {.id = "bias_neg_inf_clamped/" + fmt::format("{:g}", least),
+         .sentence = fmt::format(
+             "a bias below {:g} counts as {:g}: its key is seen where no other is", least, least),
+         .explains = {"bias_neg_inf_clamped"},
+         .rank = 1,
+         .applies = has_bias,
+         .change = [least](Variant& v) {
+           for (double& x : v.inputs.bias.values) x = std::max(x, least);
+         }});
+  return true;
+}
+[[maybe_unused]] const bool bias_clamps_are_known = bias_clamps();
 
 void reread_bias(Variant& v, std::int64_t (*b)(const RowAt&), std::int64_t (*h)(const RowAt&),
                  bool first_row, bool transposed) {

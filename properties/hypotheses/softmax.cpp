@@ -251,7 +251,9 @@ bool l_misses_last_of_block() {
                const auto block = [&](std::size_t m) {
                  return (row.keys[m] - at.segment->k0) / size;
                };
-               if (n + 1 == row.keys.size() || block(n + 1) != block(n)) row.sum -= row.weight[n];
+               // A key that is alone in its block stays: dividing by 0 would show as NaN.
+               const bool last = n + 1 == row.keys.size() || block(n + 1) != block(n);
+               if (last && n > 0 && block(n - 1) == block(n)) row.sum -= row.weight[n];
              }
            };
          }});
