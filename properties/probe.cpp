@@ -32,6 +32,7 @@ struct Plain {
   Base base = Base::full;
   Layout layout = Layout::bhld;
   bool lse = true;
+  Align align = Align::bottom_right;  ///< of causal problems: one that the kernel gets right
 };
 
 struct Question {
@@ -59,7 +60,11 @@ class Probe {
   void say(const std::string& topic, const std::string& answer, const std::string& evidence) {
     findings.push_back({topic, answer, evidence});
   }
-  bool right(const AttentionProblem& problem) { return is_right(context_, problem); }
+  bool right(const AttentionProblem& problem) {
+    return ask(context_, {problem}, as_written({{"as asked", {}}})).is(0);
+  }
+  std::vector<Alternative> as_written(std::vector<Alternative> alternatives) const;
+  void choose_alignment();
   void ask_lengths();
   void tell_apart(Feature feature, AttentionProblem& p) const;
   DimSet sweep(bool of_v);
@@ -78,6 +83,7 @@ AttentionProblem Probe::plain(std::uint64_t seed) const {
   p.kv_len = plain_.kv_len;
   p.head_dim = p.v_head_dim = plain_.dim;
   p.base = plain_.base;
+  p.align = plain_.align;
   p.layout = plain_.layout;
   p.want_lse = plain_.lse;
   p.seed = seed;
@@ -104,8 +110,10 @@ std::optional<std::string> Probe::find_plain() {
         for (const Base base : {Base::full, Base::causal})
           for (const Layout layout : {Layout::bhld, Layout::blhd})
             for (const bool lse : {true, false}) {
-              plain_ = {b, h, lq, lk, dim, base, layout, lse};
-              if (takes()) return true;
+              plain_ = {b, h, lq, lk, dim, base, layout, lse, Align::bottom_right};
+              if (!takes()) continue;
+              if (base == Base::causal) choose_alignment();
+              return true;
             }
     return false;
   };
@@ -114,29 +122,23 @@ std::optional<std::string> Probe::find_plain() {
     dtype_ = dtype;
     if (first ? takes() : find()) {
       if (!first) first = dtype;
-      const Answer answer = ask(context_, {plain(1), plain(2)},
-                                {{"1/sqrt(D) on scores", {}},
-                                 alternative("no scale", "scale_missing"),
-                                 alternative("scale twice", "scale_twice"),
-                                 alternative("1/D", "scale_one_over_dim"),
-                                 alternative("1/sqrt(heads x D)", "scale_by_model_dim"),
-                                 alternative("always causal", "always_causal"),
-                                 alternative("lse base 2", "lse_base_2")});
+      const std::vector<Alternative> scales = {
+          {"1/sqrt(D) on scores", {}},
+          alternative("none", "scale_missing"),
+          alternative("twice", "scale_twice"),
+          alternative("1/D", "scale_one_over_dim"),
+          alternative("1/sqrt(heads x D)", "scale_by_model_dim"),
+          alternative("1/sqrt(D), always causal", "always_causal"),
+          alternative("1/sqrt(D) on scores", "lse_base_2")};
+      constexpr std::size_t kAsAsked = 0, kBaseTwo = 6;
+      const Answer answer = ask(context_, {plain(1), plain(2)}, scales);
       const bool known =
           answer.kind == Answer::Kind::decided || answer.kind == Answer::Kind::undecided;
-      if (answer.is(6)) declaration.lse_base = LseBase::two;
-      if (answer.is(0) || answer.is(6) || answer.kind == Answer::Kind::undecided)
+      if (answer.is(kBaseTwo)) declaration.lse_base = LseBase::two;
+      if (answer.is(kAsAsked) || answer.is(kBaseTwo) || answer.kind == Answer::Kind::undecided)
         declaration.dtypes.push_back(dtype);
       say(fmt::format("{}, default scale", name(dtype)),
-          known ? answer.is(6) ? "1/sqrt(D) on scores"
-                               : std::string(answer.chosen == 0   ? "1/sqrt(D) on scores"
-                                             : answer.chosen == 1 ? "none"
-                                             : answer.chosen == 2 ? "twice"
-                                             : answer.chosen == 3 ? "1/D"
-                                             : answer.chosen == 4 ? "1/sqrt(heads x D)"
-                                                                  : "1/sqrt(D), always causal")
-                : "agrees with nothing known",
-          answer.evidence);
+          known ? scales[answer.chosen].label : "agrees with nothing known", answer.evidence);
     } else {
       say(std::string(name(dtype)), "refused", refusal);
     }
@@ -234,6 +236,8 @@ void Probe::lengths() {
 
 /// What one of the alternatives would give must differ from what is right.
 void Probe::tell_apart(Feature feature, AttentionProblem& p) const {
+  if (feature == Feature::prefix)  // neither causal nor full
+    p.prefix_len.assign(static_cast<std::size_t>(p.batch), std::max<std::int64_t>(p.kv_len - 2, 0));
   if (feature == Feature::global_tokens) {
     p.window_right = 0;
     p.global_tokens = 2;
@@ -274,21 +278,39 @@ std::vector<AttentionProblem> Probe::problems_with(Feature feature) const {
   return problems;
 }
 
+/// With the lse to the base that the kernel writes.
+std::vector<Alternative> Probe::as_written(std::vector<Alternative> alternatives) const {
+  if (declaration.lse_base != LseBase::two) return alternatives;
+  for (Alternative& a : alternatives)
+    a.change = [before = a.change](Variant& v) {
+      if (before) before(v);
+      v.last = [last = v.last](Prediction& out) {
+        if (last) last(out);
+        for (double& lse : out.lse) lse /= 0.69314718055994530942;
+      };
+    };
+  return alternatives;
+}
+
+/// Bottom-right where the kernel is right there, or nowhere; a kernel that knows one alignment
+/// would be wrong in all that is asked of positions otherwise.
+void Probe::choose_alignment() {
+  const std::vector<Alternative> right = {{"as asked", {}}, alternative("", "lse_base_2")};
+  for (const Align align : {Align::bottom_right, Align::top_left}) {
+    plain_.align = align;
+    std::vector<AttentionProblem> problems = {plain(1), plain(2)};
+    for (AttentionProblem& p : problems) p.base = Base::causal;
+    const Answer answer = ask(context_, problems, right);
+    if (answer.kind == Answer::Kind::decided || answer.kind == Answer::Kind::undecided) return;
+  }
+  plain_.align = Align::bottom_right;
+}
+
 void Probe::ask_feature(const Question& question) {
   const std::string topic = "feature " + std::string(name(question.feature));
   std::vector<Alternative> alternatives{{"as asked", {}}};
-  const bool base_two = declaration.lse_base == LseBase::two;
   alternatives.insert(alternatives.end(), question.others.begin(), question.others.end());
-  if (base_two)
-    for (Alternative& a : alternatives)
-      a.change = [before = a.change](Variant& v) {
-        if (before) before(v);
-        v.last = [last = v.last](Prediction& out) {
-          if (last) last(out);
-          for (double& lse : out.lse) lse /= 0.69314718055994530942;
-        };
-      };
-  const Answer answer = ask(context_, problems_with(question.feature), alternatives);
+  const Answer answer = ask(context_, problems_with(question.feature), as_written(alternatives));
   switch (answer.kind) {
     case Answer::Kind::refused: say(topic, "refused", answer.evidence); return;
     case Answer::Kind::accident: say(topic, "accident", answer.evidence); return;
@@ -323,7 +345,7 @@ void Probe::features() {
   const std::vector<Question> questions = {
       {Feature::causal,
        {alt("ignored", "causal_ignored"), alt("diagonal hidden", "causal_strict"),
-        alt("top_left", "align_top_left"), alt("one key too many", "causal_plus_one")}},
+        alt("one key too many", "causal_plus_one")}},
       {Feature::align_bottom_right,
        {alt("top_left", "align_top_left"), alt("causal ignored", "causal_ignored")}},
       {Feature::align_top_left,
@@ -397,6 +419,7 @@ void Probe::features() {
       {Feature::layout_broadcast, {}},
       {Feature::empty_dims, {}},
   };
+  if (plain_.base == Base::full) choose_alignment();
   for (const Question& question : questions)
     if (!declaration.has(question.feature)) ask_feature(question);
   if (declaration.has(Feature::left_pad_k) && declaration.has(Feature::seqlens_k)) ask_lengths();
@@ -412,7 +435,8 @@ void Probe::ask_lengths() {
     problems.push_back(p);
   }
   const Answer answer =
-      ask(context_, problems, {{"end_row", {}}, alternative("real_count", "lengths_real_count")});
+      ask(context_, problems,
+          as_written({{"end_row", {}}, alternative("real_count", "lengths_real_count")}));
   if (answer.kind != Answer::Kind::decided) {
     declaration.features[static_cast<std::size_t>(Feature::left_pad_k)] = false;
     say("lengths with a left pad", "undecided", answer.evidence);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -67,7 +68,7 @@ struct Kinds {
 bool is_mean(const AttentionProblem& p, const AttentionInputs& inputs, std::int64_t b,
              std::int64_t h, std::int64_t i, const double* o) {
   const Rows rows = rows_of(p, b);
-  if (!rows.real_query(i) || rows.of_query(i).k1 == rows.of_query(i).k0) return false;
+  if (!rows.real_query(i)) return false;
   const Segment& s = rows.of_query(i);
   for (std::int64_t c = 0; c < p.v_head_dim; ++c) {
     double mean = 0, size = 0;
@@ -82,7 +83,7 @@ bool is_mean(const AttentionProblem& p, const AttentionInputs& inputs, std::int6
 }
 
 struct RowAnswers {
-  Kinds empty_o, empty_lse, sink_lse, padding_o, padding_lse;
+  Kinds empty_o, empty_lse, sink_o, sink_lse, padding_o, padding_lse;
 };
 
 void look_at_rows(CaseContext& context, const AttentionProblem& p, RowAnswers& answers) {
@@ -98,7 +99,9 @@ void look_at_rows(CaseContext& context, const AttentionProblem& p, RowAnswers& a
     const std::int64_t i = index % p.q_len, h = index / p.q_len % p.num_heads;
     const std::int64_t b = index / p.q_len / p.num_heads;
     const std::string where = fmt::format("row [{},{},{}] of '{}'", b, h, i, print_case(p));
-    Kinds& o_kinds = kind == RowKind::padding ? answers.padding_o : answers.empty_o;
+    Kinds& o_kinds = kind == RowKind::padding ? answers.padding_o
+                     : kind == RowKind::empty ? answers.empty_o
+                                              : answers.sink_o;
     Kinds& lse_kinds = kind == RowKind::padding ? answers.padding_lse
                        : kind == RowKind::empty ? answers.empty_lse
                                                 : answers.sink_lse;
@@ -108,15 +111,35 @@ void look_at_rows(CaseContext& context, const AttentionProblem& p, RowAnswers& a
       for (std::size_t c = 0; c < width; ++c)
         kinds.insert(kind_of(o[c], seen.o_junk[row * width + c] != 0));
       std::string all = kinds.size() == 1 ? *kinds.begin() : "other";
-      if (all == "other" && kind == RowKind::empty && is_mean(p, inputs, b, h, i, o))
-        all = "mean_v";
-      o_kinds.add(all, where);
+      const bool mean = kind == RowKind::empty && is_mean(p, inputs, b, h, i, o);
+      if (all == "other" && mean) all = "mean_v";
+      // A mean of 0, or of no keys, tells nothing.
+      if (all != "zero" || !mean) o_kinds.add(all, where);
     }
     if (seen.lse.empty()) continue;
     const double sink = kind == RowKind::empty_sink ? inputs.sink.at(0, h, 0, 0) : 0;
     const bool is_sink = kind == RowKind::empty_sink &&
                          std::fabs(seen.lse[row] - sink) <= 1e-3 * (1 + std::fabs(sink));
     lse_kinds.add(is_sink ? "the sink" : kind_of(seen.lse[row], seen.lse_junk[row] != 0), where);
+  }
+}
+
+/// What a row with NaN in q has for its lse.
+void look_at_nan_row(CaseContext& context, Kinds& kinds) {
+  for (const AttentionProblem& p :
+       drawn(context.declaration(), "probe NaN rows", 3, [](const AttentionProblem& p) {
+         return p.want_lse && p.q_len > 0 && p.base == Base::full && p.mask == MaskKind::none &&
+                p.seqlens_k.empty() && p.seqlens_q.empty() && p.cu_seqlens_q.empty() && !p.blocks &&
+                p.window_left < 0 && p.window_right < 0 && p.bias == BiasKind::none;
+       })) {
+    AttentionInputs inputs = context.inputs(p);
+    if (context.expected(p).rows.empty() || context.expected(p).rows[0] != RowKind::ordinary)
+      continue;
+    inputs.q.at(0, 0, 0, 0) = std::numeric_limits<double>::quiet_NaN();
+    const Observation seen = context.call(p, inputs);
+    if (seen.ok() && !seen.lse.empty())
+      kinds.add(kind_of(seen.lse[0], seen.lse_junk[0] != 0),
+                fmt::format("NaN in q[0,0,0,0] of '{}'", print_case(p)));
   }
 }
 
@@ -137,9 +160,13 @@ void probe_rows(CaseContext& context, Declaration& declaration,
   };
   say("empty row, o", answers.empty_o);
   say("empty row, lse", answers.empty_lse);
+  say("empty row with a sink, o", answers.sink_o);
   say("empty row with a sink, lse", answers.sink_lse);
   say("padding query row, o", answers.padding_o);
   say("padding query row, lse", answers.padding_lse);
+  Kinds nan_lse;
+  look_at_nan_row(context, nan_lse);
+  say("NaN row, lse", nan_lse);
   const std::string o = answers.empty_o.only(), lse = answers.empty_lse.only();
   if (!answers.empty_o.count.empty())
     declaration.empty_output = o == "zero"     ? EmptyOutput::zero

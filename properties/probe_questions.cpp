@@ -89,8 +89,4 @@ Answer ask(CaseContext& context, const std::vector<AttentionProblem>& problems,
   return answer;
 }
 
-bool is_right(CaseContext& context, const AttentionProblem& problem) {
-  return ask(context, {problem}, {{"as asked", {}}}).is(0);
-}
-
 }  // namespace attest

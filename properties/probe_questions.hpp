@@ -32,7 +32,4 @@ struct Answer {
 Answer ask(CaseContext& context, const std::vector<AttentionProblem>& problems,
            const std::vector<Alternative>& alternatives);
 
-/// One call of this problem comes back with ATTEST_OK, and with what is right.
-bool is_right(CaseContext& context, const AttentionProblem& problem);
-
 }  // namespace attest

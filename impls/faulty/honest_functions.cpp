@@ -199,6 +199,21 @@ ATTEST_HONEST(LazyRescale, {.id = "lazy_rescale",
                             .base = "lazy_rescale"});
 
 template <class S>
+struct NaNRowLseInf : Stepwise<S> {
+  using typename Stepwise<S>::C;
+  void write(const Query& q, const Partial<C>& answer, bool empty) const override {
+    Partial<C> shown = answer;
+    if (std::isnan(shown.lse)) shown.lse = std::numeric_limits<C>::infinity();
+    Stepwise<S>::write(q, shown, empty);
+  }
+};
+ATTEST_HONEST(NaNRowLseInf,
+              {.id = "nan_row_lse_pos_inf",
+               .kind = kKind,
+               .sentence = "lse of a row that sees NaN is +inf, as FlashAttention-2 has it",
+               .base = "nan_row_lse_pos_inf"});
+
+template <class S>
 struct OwnAngles : Stepwise<S> {
   using typename Stepwise<S>::C;
   void rotation(std::int64_t position, std::int64_t t, C& cosine, C& sine) const override {
