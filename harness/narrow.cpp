@@ -61,6 +61,7 @@ void drop_ownerless(Declaration& d) {
   if (!d.has(Feature::lse)) d.lse_base = plain.lse_base;
   if (!d.has(Feature::lse)) d.empty_lse = plain.empty_lse;
   if (!padded_lengths) d.lengths = plain.lengths;
+  if (!may_have_padding_queries(d)) d.padding_row = plain.padding_row;
   d.masked_nan_safe &= window || d.has(Feature::causal) || d.has(Feature::prefix) ||
                        d.has(Feature::packed) || d.has(Feature::mask) || d.has(Feature::blocks);
 }

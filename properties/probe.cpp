@@ -35,6 +35,8 @@ struct Plain {
   Align align = Align::bottom_right;  ///< of causal problems: one that the kernel gets right
 };
 
+constexpr const char* kUnwrittenPadding = "unwritten padding";
+
 struct Question {
   Feature feature;
   std::vector<Alternative> others;  ///< beside the call as asked
@@ -334,6 +336,8 @@ void Probe::ask_feature(const Question& question) {
     declaration.mask_polarity = MaskPolarity::drop;
   else if (question.feature == Feature::window_left && label == "exclusive bound")
     declaration.window_bound = WindowBound::exclusive;
+  else if (label == kUnwrittenPadding)
+    declaration.padding_row = PaddingRow::unspecified;
   else
     encoding = false;
   if (encoding) served(question.feature);
@@ -365,13 +369,13 @@ void Probe::features() {
       {Feature::gqa,
        {alt("h mod Hkv", "gqa_modulo"), alt("head 0 for all", "gqa_first_head"),
         alt("h / Hkv", "gqa_divides_by_kv_heads")}},
-      {Feature::seqlens_q, {alt("unwritten padding", "padding_queries_unwritten")}},
+      {Feature::seqlens_q, {alt(kUnwrittenPadding, "padding_queries_unwritten")}},
       {Feature::seqlens_k, {alt("ignored", "seqlens_k_ignored")}},
-      {Feature::left_pad_q, {alt("unwritten padding", "padding_queries_unwritten")}},
+      {Feature::left_pad_q, {alt(kUnwrittenPadding, "padding_queries_unwritten")}},
       {Feature::left_pad_k, {alt("ignored", "left_pad_k_ignored")}},
       {Feature::packed,
        {alt("one sequence", "segments_ignored"), alt("leaks", "segments_leak"),
-        alt("unwritten padding", "padding_queries_unwritten")}},
+        alt(kUnwrittenPadding, "padding_queries_unwritten")}},
       {Feature::mask,
        {alt("true = drop", "mask_polarity_inverted"), alt("ignored", "mask_ignored")}},
       {Feature::blocks, {alt("ignored", "blocks_ignored"), alt("inverted", "blocks_inverted")}},

@@ -28,7 +28,7 @@ CONVENTIONS = [
     ("empty_lse_pos_inf", "empty row, lse", "pos_inf", "empty_lse=pos_inf"),
     ("empty_lse_zero", "empty row, lse", "zero", "empty_lse=zero"),
     ("empty_lse_lowest", "empty row, lse", "very low", "empty_lse=unspecified"),
-    ("padding_unwritten", "feature seqlens_q", "acts as: unwritten padding", "-seqlens_q"),
+    ("padding_unwritten", "feature seqlens_q", "unwritten padding", "padding_row=unspecified"),
     ("lengths_as_counts", "lengths with a left pad", "real_count", "lengths=real_count"),
     ("alibi_absolute_for_signed", "feature alibi_signed", "acts as: absolute", "alibi=absolute,key_anchored"),
     ("alibi_signed_for_absolute", "feature alibi_absolute", "acts as: signed", "alibi=signed,key_anchored"),

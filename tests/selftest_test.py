@@ -46,6 +46,12 @@ def scope():
     expect(last_line(result) == "caught 0 of 0 planted bugs in that scope, accused 0 of 0 honest kernels", result.stdout)
 
 
+def honest():
+    # It leaves padding rows as they were, and declares that.
+    result = run("selftest", "--honest-only", "--filter", "padding_left_as_it_was", check=0)
+    expect(last_line(result) == "caught 0 of 0 faults, accused 0 of 1 honest kernels", result.stdout)
+
+
 def going_on(folder):
     journal = folder / "score.journal"
     command = ["selftest", "--suite", "smoke", "--filter", "causal_*", "--journal", str(journal)]
@@ -92,6 +98,7 @@ with tempfile.TemporaryDirectory() as name:
     score(pathlib.Path(name))
     troubles()
     scope()
+    honest()
     going_on(pathlib.Path(name))
     rules(pathlib.Path(name))
     bad_input(pathlib.Path(name))

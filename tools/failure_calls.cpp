@@ -119,8 +119,8 @@ void Watched::keep(const PlacedCall& call) {
 }
 
 /// Negative where the oracle does not hold the element to a value (harness/judge.hpp).
-double tolerance_at(const AttentionProblem& p, const Expected& expected, bool is_o, std::size_t row,
-                    std::size_t flat) {
+double tolerance_at(const Declaration& declaration, const AttentionProblem& p,
+                    const Expected& expected, bool is_o, std::size_t row, std::size_t flat) {
   const bool unspecified =
       is_o ? p.empty_output == EmptyOutput::unspecified : p.empty_lse == EmptyLse::unspecified;
   switch (expected.rows[row]) {
@@ -130,13 +130,16 @@ double tolerance_at(const AttentionProblem& p, const Expected& expected, bool is
     case RowKind::empty:
       if (unspecified) return -1;
       break;
+    case RowKind::padding:
+      if (declaration.padding_row == PaddingRow::unspecified) return -1;
+      break;
     default: break;
   }
   return tolerance_of(is_o ? expected.o : expected.lse, flat);
 }
 
-CallOutput output_of(const AttentionProblem& p, const Expected& expected, bool is_o,
-                     const std::vector<double>& actual) {
+CallOutput output_of(const Declaration& declaration, const AttentionProblem& p,
+                     const Expected& expected, bool is_o, const std::vector<double>& actual) {
   const ExpectedTensor& tensor = is_o ? expected.o : expected.lse;
   const auto width = static_cast<std::size_t>(is_o ? p.v_head_dim : 1);
   CallOutput output;
@@ -144,7 +147,7 @@ CallOutput output_of(const AttentionProblem& p, const Expected& expected, bool i
   output.expected = tensor.value;
   output.actual = actual;
   for (std::size_t flat = 0; flat < tensor.value.size(); ++flat)
-    output.tolerance.push_back(tolerance_at(p, expected, is_o, flat / width, flat));
+    output.tolerance.push_back(tolerance_at(declaration, p, expected, is_o, flat / width, flat));
   return output;
 }
 
@@ -190,7 +193,8 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
   for (const CallTensor& tensor : call.tensors)
     if (tensor.name == "o" || tensor.name == "lse") {
       const bool is_o = tensor.name == "o";
-      call.outputs.push_back(output_of(*problem, expected, is_o, is_o ? seen.o : seen.lse));
+      call.outputs.push_back(
+          output_of(subject->declaration(), *problem, expected, is_o, is_o ? seen.o : seen.lse));
       apply_finding(failure, tensor, call.outputs.back());
     }
   return call;

@@ -219,5 +219,15 @@ ATTEST_PLANT(PaddingUnwritten, {.id = "padding_unwritten",
                                 .kind = kKind,
                                 .sentence = "padding query rows are not written"});
 
+template <class S>
+struct PaddingLeft : PaddingUnwritten<S> {};
+ATTEST_HONEST(PaddingLeft, {.id = "padding_left_as_it_was",
+                            .kind = "honest declaration",
+                            .sentence = "padding query rows are not written, and it says so",
+                            .base = "padding_left_as_it_was",
+                            .declares = "features=all precision=mma_f32acc deterministic "
+                                        "batch_invariant thread_invariant masked_nan_safe "
+                                        "padding_row=unspecified"});
+
 }  // namespace
 }  // namespace attest::faulty

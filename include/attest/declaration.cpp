@@ -228,6 +228,7 @@ std::optional<Wrong> read_value(std::string_view key, std::string_view text, Dra
   if (key == "lse_base") return read_choice(text, d.lse_base, kLseBaseNames);
   if (key == "window_bound") return read_choice(text, d.window_bound, kWindowBoundNames);
   if (key == "lengths") return read_choice(text, d.lengths, kLengthsNames);
+  if (key == "padding_row") return read_choice(text, d.padding_row, kPaddingRowNames);
   if (key == "empty_row") return read_enum(text, d.empty_output);
   if (key == "empty_lse") return read_enum(text, d.empty_lse);
   if (key == "precision") return read_precision(text, draft.precision);
@@ -311,6 +312,8 @@ Wrong contradiction(const Draft& draft) {
         needs(draft.given("empty_lse"), d.has(Feature::lse), "empty_lse", "lse"),
         needs(draft.given("lengths"), padded_lengths, "lengths",
               "seqlens and left_pad of the same side"),
+        needs(draft.given("padding_row"), may_have_padding_queries(d), "padding_row",
+              "seqlens_q, left_pad_q or packed"),
         needs(d.masked_nan_safe, masks, "masked_nan_safe",
               "something that masks: base=causal or prefix, window, packed, mask or blocks")})
     if (!wrong.empty()) return wrong;

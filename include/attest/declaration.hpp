@@ -118,6 +118,8 @@ enum class Lengths : std::uint8_t {
   end_row,
   real_count /* seqlens count the rows after the left pad */
 };
+/// What a query row outside every sequence gets: o = 0 and lse = -inf, or whatever was there.
+enum class PaddingRow : std::uint8_t { zero, unspecified };
 
 struct Declaration {
   std::string text;  ///< as written
@@ -135,6 +137,7 @@ struct Declaration {
   LseBase lse_base = LseBase::e;
   WindowBound window_bound = WindowBound::inclusive;
   Lengths lengths = Lengths::end_row;
+  PaddingRow padding_row = PaddingRow::zero;
   EmptyOutput empty_output = EmptyOutput::zero;
   EmptyLse empty_lse = EmptyLse::neg_inf;
 
@@ -152,6 +155,11 @@ struct Declaration {
     return profile[static_cast<std::size_t>(dtype)];
   }
 };
+
+/// Whether problems with query rows outside every sequence are served.
+inline bool may_have_padding_queries(const Declaration& d) {
+  return d.has(Feature::seqlens_q) || d.has(Feature::left_pad_q) || d.has(Feature::packed);
+}
 
 /// Refuses unknown and repeated keys and a declaration that contradicts itself (no dtype,
 /// global_tokens without a window, masked_nan_safe without anything that masks, ...); the error

@@ -98,6 +98,8 @@ void print_conventions(const Declaration& d, Words& words) {
   if (d.window_bound != plain.window_bound)
     words.add("window_bound", choice(kWindowBoundNames, d.window_bound));
   if (d.lengths != plain.lengths) words.add("lengths", choice(kLengthsNames, d.lengths));
+  if (d.padding_row != plain.padding_row)
+    words.add("padding_row", choice(kPaddingRowNames, d.padding_row));
   if (d.empty_output != plain.empty_output) words.add("empty_row", enum_name(d.empty_output));
   if (d.empty_lse != plain.empty_lse) words.add("empty_lse", enum_name(d.empty_lse));
 }

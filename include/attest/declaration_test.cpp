@@ -109,6 +109,7 @@ TEST(Declaration, PrintedTextReadsBackAsTheSame) {
         "dtype=f32 window=left align=top_left,q_offset alibi=signed rope=half rope_scaling=ntk",
         "dtype=f32 mask mask_polarity=drop lse lse_base=2 window window_bound=exclusive seqlens_k "
         "left_pad_k lengths=real_count empty_row=mean_v empty_lse=pos_inf",
+        "dtype=f32 packed padding_row=unspecified",
         "dtype=f32,bf16 precision.bf16=mma_f32acc profile.e_exp=1e-5 profile.l_from_rounded=1",
         "dtype=f32,f16 precision=fp16acc profile.f16.max_acc=1000",
         "dtype=f32 layout=any base=causal deterministic batch_invariant thread_invariant "
@@ -129,6 +130,7 @@ TEST(Declaration, PrintedTextReadsBackAsTheSame) {
     EXPECT_EQ(second.lse_base, first.lse_base) << text;
     EXPECT_EQ(second.window_bound, first.window_bound) << text;
     EXPECT_EQ(second.lengths, first.lengths) << text;
+    EXPECT_EQ(second.padding_row, first.padding_row) << text;
     EXPECT_EQ(second.empty_output, first.empty_output) << text;
     EXPECT_EQ(second.empty_lse, first.empty_lse) << text;
     EXPECT_EQ(second.precision, first.precision) << text;
@@ -234,6 +236,8 @@ TEST(Declaration, Refusals) {
       {"dtype=f32 empty_lse=zero", "declaration: empty_lse needs lse"},
       {"dtype=f32 seqlens_k left_pad_q lengths=real_count",
        "declaration: lengths needs seqlens and left_pad of the same side"},
+      {"dtype=f32 seqlens_k left_pad_k padding_row=zero",
+       "declaration: padding_row needs seqlens_q, left_pad_q or packed"},
       {"dtype=f32 seqlens_k masked_nan_safe",
        "declaration: masked_nan_safe needs something that masks: base=causal or prefix, window, "
        "packed, mask or blocks"},

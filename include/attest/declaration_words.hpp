@@ -66,6 +66,7 @@ inline constexpr TwoNames kMaskPolarityNames{"keep", "drop"};
 inline constexpr TwoNames kLseBaseNames{"e", "2"};
 inline constexpr TwoNames kWindowBoundNames{"inclusive", "exclusive"};
 inline constexpr TwoNames kLengthsNames{"end_row", "real_count"};
+inline constexpr TwoNames kPaddingRowNames{"zero", "unspecified"};
 
 inline DimSet any_dim() { return {{1, std::numeric_limits<std::int64_t>::max(), 1}}; }
 
