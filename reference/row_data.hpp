@@ -104,6 +104,7 @@ struct RowSums {
   double along_scale = 0, along_alibi = 0;  ///< sum p s t, sum p t alibi
   double coherent = 0;                      ///< sum p t (rms error that all keys share through q)
   double max_p_delta = 0;
+  double unknown = 0;  ///< largest Delta of keys that may carry the row, where beyond 300; else 0
   double noise_square = 0, eps_square = 0;    ///< independent sums of (p sqrt vz)^2 and eps^2
   double noise_grouped = 0, eps_grouped = 0;  ///< independent plus grouped, without the sink
   double sink_spread = 0, sink_noise = 0;     ///< p D and p sqrt(vz) of the sink

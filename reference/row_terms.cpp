@@ -26,9 +26,17 @@ HWY_INLINE V Square(V x) { return hn::Mul(x, x); }
 HWY_INLINE V MulAdd(double a, V b, V c) { return hn::MulAdd(Constant(a), b, c); }
 HWY_INLINE double Sum(V x) { return hn::GetLane(hn::SumOfLanes(Tag(), x)); }
 
+// Delta beyond which exp(Delta) is not computed: docs/tolerance.md 3.2.
+constexpr double kUnknown = 300;
+// Below this a weight is nothing, by whatever a key could gain. exp(-745) is the smallest double.
+constexpr double kNoWeight = -700;
+// Stands in `spread`, before it is divided, for a share of 1 of the row.
+constexpr double kCarriesAll = -1;
+
 /// What Delta and vz add up of one vector of keys, in the order of docs/tolerance.md 3.1 and 3.4.
 struct KeyErrors {
   V delta, variance, coherent_square;
+  V unknown;  ///< Delta where it is beyond kUnknown and the key may carry the row, else 0
 };
 
 struct RowConstants {
@@ -127,8 +135,11 @@ HWY_INLINE KeyErrors ErrorsOfKeys(const Arithmetic& a, const RowConstants& k, co
                          Constant(a.profile.eta_score * a.profile.eta_score));
   }
   AddWeightErrors(a, k, row.m, z, e);
-  // Beyond these the weight is unknown anyway; inf would make 0 * inf of a weight of 0.
-  e.delta = hn::Min(e.delta, Constant(300));
+  const V most = hn::Add(hn::Sub(z, Constant(row.lse)), e.delta);  // log of what p can grow to
+  e.unknown = hn::IfThenElseZero(
+      hn::And(hn::Gt(e.delta, Constant(kUnknown)), hn::Gt(most, Constant(kNoWeight))), e.delta);
+  // inf would make 0 * inf of a weight of 0.
+  e.delta = hn::Min(e.delta, Constant(kUnknown));
   e.variance = hn::Min(e.variance, Constant(1e300));
   return e;
 }
@@ -147,9 +158,11 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
 
   V up = hn::Zero(d), down = up, kept = up, n_l = up, small_l = up, coherent = up, max_p_delta = up;
   V eps_sum = up, eps_square = up, noise_square = up, along_scale = up, along_alibi = up;
+  V unknown = up;
   for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
     const V p = hn::LoadU(d, row.p.data() + x);
     const KeyErrors e = ErrorsOfKeys(a, k, row, x);
+    unknown = hn::Max(unknown, e.unknown);
     const V grown = hn::Expm1(d, e.delta), shrunk = hn::Div(p, hn::Add(Constant(1), grown));
     const V spread = hn::Mul(p, grown);
     up = hn::Add(up, spread);
@@ -157,7 +170,8 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
     down = hn::MulAdd(shrunk, grown, down);
     max_p_delta = hn::Max(max_p_delta, hn::Mul(p, e.delta));
     hn::StoreU(e.delta, d, terms.delta.data() + x);
-    hn::StoreU(spread, d, terms.spread.data() + x);
+    const auto is_known = hn::Eq(e.unknown, hn::Zero(d));
+    hn::StoreU(hn::IfThenElse(is_known, spread, Constant(kCarriesAll)), d, terms.spread.data() + x);
 
     const V noise = hn::Mul(p, hn::Sqrt(e.variance));
     noise_square = hn::MulAdd(noise, noise, noise_square);
@@ -195,16 +209,21 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
   sums.n_l = Sum(n_l), sums.small_l = Sum(small_l);
   sums.coherent = Sum(coherent);
   sums.max_p_delta = hn::GetLane(hn::MaxOfLanes(d, max_p_delta));
+  sums.unknown = hn::GetLane(hn::MaxOfLanes(d, unknown));
   sums.eps_sum = Sum(eps_sum), sums.eps_square = Sum(eps_square);
   sums.noise_square = Sum(noise_square);
   sums.along_scale = Sum(along_scale), sums.along_alibi = Sum(along_alibi);
   double sink_grown = 0;
+  bool sink_is_unknown = false;
   sums.has_sink = row.has_sink;
   if (row.has_sink) {
     // One more key with v = 0: its score is exact.
     const double sizes = std::fabs(row.sink) + k.m_abs + std::fabs(row.sink - row.m) + k.lse_abs;
     const double common = 2 * a.u * sizes + a.profile.e_exp;
-    const double delta = std::min(common + a.profile.e_exp * sums.max_updates, 300.0);
+    const double whole = common + a.profile.e_exp * sums.max_updates;
+    const double delta = std::min(whole, kUnknown);
+    sink_is_unknown = whole > kUnknown && row.sink - row.lse + whole > kNoWeight;
+    if (sink_is_unknown) sums.unknown = std::max(sums.unknown, whole);
     sink_grown = row.sink_p * std::expm1(delta);
     grown += sink_grown;
     remaining += row.sink_p * std::exp(-delta);
@@ -215,10 +234,14 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
     (row.sink_p > lost_below ? sums.n_l : sums.small_l) += row.sink_p > lost_below ? 1 : row.sink_p;
   }
   sums.growth = std::max(std::log1p(grown), lost < 0.5 ? -std::log1p(-lost) : -std::log(remaining));
-  sums.sink_spread = sink_grown / remaining;
-  for (std::size_t x = 0; x < row.n; x += hn::Lanes(d))
-    hn::StoreU(hn::Mul(hn::LoadU(d, terms.spread.data() + x), Constant(1 / remaining)), d,
-               terms.spread.data() + x);
+  sums.growth = std::max(sums.growth, sums.unknown);
+  sums.sink_spread = sink_is_unknown ? 1 : sink_grown / remaining;
+  for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
+    const V spread = hn::LoadU(d, terms.spread.data() + x);
+    const V share = hn::Mul(spread, Constant(1 / remaining));
+    const auto carries_all = hn::Eq(spread, Constant(kCarriesAll));
+    hn::StoreU(hn::IfThenElse(carries_all, Constant(1), share), d, terms.spread.data() + x);
+  }
   return sums;
 }
 

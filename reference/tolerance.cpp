@@ -42,8 +42,9 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   const double reach = row.sink_spread > 0 ? std::max(sums.reach[c], o) : sums.reach[c];
   const double E_soft = std::min(sums.spread[c] + row.sink_spread * o, reach);
   // Where any key may take over, what is rounded is no longer weighted by p: an average of |x| is
-  // at most max |x| <= reach + |o|.
-  const double beyond = E_soft < reach ? 0 : std::max(reach + o - X, 0.0);
+  // at most E_soft + |o|, and max |x| <= reach + |o|.
+  const bool may_be_taken_over = row.unknown > 0 || E_soft == reach;
+  const double beyond = may_be_taken_over ? std::max(E_soft + o - X, 0.0) : 0;
   const double acc = g(a, n_c + 2, kappa) * X + sums.abs_small[c] +
                      (g(a, row.n_l + 2, kappa) + row.small_l) * o + 3 * u * o + lost;
   const double taken_over = (g(a, n_c + 2, kappa) + u_in + profile.u_p) * beyond;

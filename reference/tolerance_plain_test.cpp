@@ -23,7 +23,7 @@ using testing_support::Random;
 
 struct Key {
   Real s = 0, A = 0, Q2 = 0, A_rope = 0, Q2_rope = 0, t = 1, c = 0, alibi = 0, bias = 0, z = 0;
-  Real p = 0, Delta = 0, D = 0, vz = 0, eps = 0, eps_o = 0;
+  Real p = 0, Delta = 0, unknown = 0, D = 0, vz = 0, eps = 0, eps_o = 0;
   std::int64_t row = 0;
   std::vector<Real> x;  ///< f v
 };
@@ -174,6 +174,7 @@ void add_errors(Twin& twin, Key& key) {
   key.Delta += 2 * u * (z + m + below + lse) + f.e_exp + f.e_exp * rescale;
   key.vz += u2 * (2 * z * z + 2 * m * m + 2 * below * below + 2 * lse * lse) +
             f.e_exp * f.e_exp * (1 + twin.R);
+  if (key.Delta > 300 && key.z - twin.lse + key.Delta > -700) key.unknown = key.Delta;
   key.Delta = std::min(key.Delta, Real(300));
   if (f.u_p > 0) key.eps = std::max<Real>(f.u_p * key.p, f.eta_p / (f.p_normalised ? 1 : twin.l));
   key.eps_o = key.eps + (problem.dropout_p > 0 ? u * key.p : 0);
@@ -237,14 +238,20 @@ RowTolerance tolerances(Twin& twin) {
                 std::sqrt(f.u_in * f.u_in * key.Q2 + twin.u_rope * twin.u_rope * key.Q2_rope);
     largest = std::max(largest, key.p * key.Delta);
   }
+  Real unknown = 0;
+  for (const Key& key : twin.keys) unknown = std::max(unknown, key.unknown);
   Real sink_D = 0, sink_noise = 0;
+  bool unknown_sink = false;
   if (twin.has_sink) {
     const Real sink = std::log(twin.sink_p) + twin.lse;
     const Real common =
         2 * u *
             (std::fabs(sink) + std::fabs(twin.m) + std::fabs(sink - twin.m) + std::fabs(twin.lse)) +
         f.e_exp;
-    const Real Delta = std::min<Real>(common + f.e_exp * twin.R, 300);
+    const Real whole = common + f.e_exp * twin.R;
+    unknown_sink = whole > 300 && sink - twin.lse + whole > -700;
+    if (unknown_sink) unknown = std::max(unknown, whole);
+    const Real Delta = std::min<Real>(whole, 300);
     up += twin.sink_p * std::expm1(Delta), down += twin.sink_p * std::expm1(-Delta);
     const bool counted = twin.worst || twin.sink_p > 2 * u;
     (counted ? n_l : small_l) += counted ? 1 : twin.sink_p;
@@ -252,7 +259,7 @@ RowTolerance tolerances(Twin& twin) {
     noise += sink_noise * sink_noise;
     largest = std::max(largest, twin.sink_p * Delta);
   }
-  const Real growth = std::max(std::log1p(up), -std::log1p(down));
+  const Real growth = std::max({std::log1p(up), -std::log1p(down), unknown});
   sink_D /= 1 + down;
   for (Key& key : twin.keys) key.D = std::expm1(key.Delta) / (1 + down);
   const bool first_order = !twin.worst && growth <= 0.02 && largest <= 0.05;
@@ -295,7 +302,7 @@ RowTolerance tolerances(Twin& twin) {
     Real along_c = 0, along_alibi_c = 0;
     for (const Key& key : twin.keys) {
       const Real apart = key.x[c] - o, weighted = key.p * key.x[c];
-      E += key.p * key.D * std::fabs(apart);
+      E += (key.unknown > 0 ? 1 : key.p * key.D) * std::fabs(apart);
       reach = std::max(reach, std::fabs(apart));
       distance += std::fabs(apart);
       rounding += key.eps_o * std::max(std::fabs(key.x[c]), f.p_normalised ? 0 : std::fabs(apart));
@@ -308,14 +315,15 @@ RowTolerance tolerances(Twin& twin) {
     }
     const Real a = std::fabs(o);
     if (twin.has_sink) {
-      E += twin.sink_p * sink_D * a;
+      E += (unknown_sink ? 1 : twin.sink_p * sink_D) * a;
       reach = std::max(reach, a);
       distance += a;
     }
     const Real lost = f.eta_exp / twin.l * distance,
                underflow = 4 * f.eta_acc * (n + 2) + f.eta_in * twin.F;
-    // max |x| - X <= reach + |o| - X, where any key may carry the row.
-    const Real beyond = E < reach ? 0 : std::max<Real>(reach + a - X, 0);
+    // |x| on average is at most E + |o|, where any key may carry the row.
+    const Real beyond =
+        E < reach && unknown == 0 ? 0 : std::max<Real>(std::min(E, reach) + a - X, 0);
     const Real taken_over = (twin.g(n_c + 2, twin.kappa) + f.u_in + f.u_p) * beyond;
     const Real mixed = taken_over + std::min(E, reach) + rounding +
                        twin.g(n_c + 2, twin.kappa) * X + abs_small +

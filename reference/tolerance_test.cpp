@@ -165,6 +165,34 @@ TEST(RowTerms, MaximumMovesOncePerRisingBlock) {
   EXPECT_EQ(max_updates(row), 3);
 }
 
+/// Scores stored in bf16 at 132,570 lie 1,024 apart: a key that is 600 below may carry the row.
+TEST(Tolerance, ScoresThatMayMoveByMoreThanExpCanSay) {
+  AttentionProblem problem;
+  problem.dtype = DType::bf16;
+  problem.head_dim = problem.v_head_dim = 1;
+  problem.kv_len = 2;
+  problem.scale = 1;
+  AttentionInputs inputs;
+  inputs.q = Dense<double>({1, 1, 1, 1});
+  inputs.k = inputs.v = Dense<double>({1, 1, 2, 1});
+  inputs.q.values = {100};
+  inputs.k.values = {1325.7, 1319.7};
+  inputs.v.values = {-1, 3};
+  PrecisionProfile stored;
+  stored.u_score = 0x1p-8;
+  const Expected expected = expect(problem, inputs, stored);
+  EXPECT_GT(expected.lse.t_mixed[0], 512);
+  EXPECT_LT(expected.lse.t_mixed[0], 600);
+  EXPECT_GT(expected.o.t_mixed[0], 4);  // it may be 3 where -1 is right
+  // A finite mask value is as uncertain as it is low, and still far below.
+  problem.bias = BiasKind::list;
+  inputs.bias = Dense<double>({1, 1, 1, 2});
+  inputs.bias.values = {0, -3e38};
+  const Expected masked = expect(problem, inputs, stored);
+  EXPECT_LT(masked.o.t_mixed[0], 1);
+  EXPECT_LT(masked.lse.t_mixed[0], 600);
+}
+
 /// f64 values so small that the squares of T_S would be 0 without the channel's unit.
 TEST(Tolerance, F64VariancesDoNotUnderflow) {
   AttentionProblem problem;
