@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <future>
 
@@ -194,6 +195,22 @@ double HostProcess::cpu_seconds() const {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+HostProcess::Starvation HostProcess::starvation() const {
+  Starvation found;
+  std::error_code error;
+  const std::filesystem::path tasks = fmt::format("/proc/{}/task", pid_);
+  for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+    // "123 (name) R ...": a name may hold anything, parentheses too.
+    std::string stat;
+    std::getline(std::ifstream(task.path() / "stat"), stat);
+    const std::size_t name_end = stat.rfind(')');
+    found.runnable |= name_end != std::string::npos && stat.substr(name_end).starts_with(") R");
+    double ran = 0, waited = 0;  // nanoseconds
+    if (std::ifstream(task.path() / "schedstat") >> ran >> waited) found.seconds += 1e-9 * waited;
+  }
+  return found;
+}
+
 std::uint64_t HostProcess::data_bytes() const {
   std::ifstream file(fmt::format("/proc/{}/statm", pid_));
   std::uint64_t pages = 0;
@@ -208,6 +225,16 @@ void HostProcess::bound_memory([[maybe_unused]] std::uint64_t bytes) {
   limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
   prlimit(pid_, RLIMIT_DATA, &limit, nullptr);
 #endif
+}
+
+/// A process that a busy machine does not let run is not hung: what it waits for a core does not
+/// count, and while one of its threads could run its CPU time decides. Up to a point: somebody
+/// waits for an answer.
+bool HostProcess::is_starved(double wall, double starved_before, double limit) const {
+  constexpr double kPatience = 20;
+  if (wall > kPatience * limit) return false;
+  const Starvation now = starvation();
+  return now.runnable || wall - std::max(0.0, now.seconds - starved_before) <= limit;
 }
 
 HostProcess::Answer HostProcess::wait(const Limits& limits, bool& grew) {
@@ -227,6 +254,7 @@ HostProcess::Answer HostProcess::wait(const Limits& limits, bool& grew) {
   if (auto done = answer()) return *done;
 
   const auto start = Clock::now();
+  const double starved_before = starvation().seconds;
   const std::uint64_t data_before = data_bytes();
   std::uint64_t data_halfway = 0;
   for (;;) {
@@ -234,7 +262,9 @@ HostProcess::Answer HostProcess::wait(const Limits& limits, bool& grew) {
     if (auto done = answer()) return *done;
     const double cpu = cpu_seconds() - 1e-9 * static_cast<double>(header.cpu_before_ns);
     const double wall = seconds_since(start) + slice;
-    const bool over_cpu = cpu > limits.cpu_seconds, over_wall = wall > limits.wall_seconds;
+    const bool over_cpu = cpu > limits.cpu_seconds;
+    const bool over_wall =
+        wall > limits.wall_seconds && !is_starved(wall, starved_before, limits.wall_seconds);
     if (!data_halfway && (cpu > limits.cpu_seconds / 2 || wall > limits.wall_seconds / 2))
       data_halfway = data_bytes();
     if (!over_cpu && !over_wall) continue;

@@ -59,6 +59,12 @@ class HostProcess {
   void watch(Pipe pipe);
   void drain(int fd);
   double cpu_seconds() const;
+  struct Starvation {
+    bool runnable = false;  ///< a thread has a core or waits for one
+    double seconds = 0;     ///< that its threads waited for a core
+  };
+  Starvation starvation() const;
+  bool is_starved(double wall, double starved_before, double limit) const;
   void reap();
 
   Arena& arena_;

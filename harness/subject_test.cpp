@@ -107,6 +107,15 @@ TEST(Host, AKernelThatRecoversIsCalledInAFreshProcess) {
   EXPECT_EQ(run(*subject).o.at(0), 3) << "another subject's accident is not ours";
 }
 
+TEST(Host, AKernelThatABusyMachineDoesNotLetRunIsNoHang) {
+  auto subject = host_of("accidents", "starved");
+  CallOptions options = quick();
+  options.limits.cpu_seconds = 0.05;  // half a second of wall time, and it takes three times that
+  const AttentionProblem problem = small_problem();
+  const Observation seen = observe(*subject, problem, small_inputs(problem), options);
+  EXPECT_FALSE(seen.call.accident) << seen.call.accident->sentence;
+}
+
 TEST(Host, KeepsWhatAKernelPrints) {
   testing::internal::CaptureStdout();
   auto subject = host_of("accidents", "print");

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels that do one thing wrong each, one after the other in one library. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernels.h"
@@ -251,6 +253,31 @@ FORWARD(limits) { /* core dumps are off */
   return average(p);
 }
 
+static double now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+FORWARD(starved) { /* a busy process takes its core for 1.5 s; then it goes on for 10 ms */
+  UNUSED;
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(sched_getcpu(), &here);
+  sched_setaffinity(0, sizeof here, &here);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const double end = now(CLOCK_MONOTONIC) + 1.5; now(CLOCK_MONOTONIC) < end;) continue;
+    _exit(0);
+  }
+  const struct sched_param plain = {0};
+  sched_setscheduler(0, SCHED_IDLE, &plain);
+  for (const double end = now(CLOCK_PROCESS_CPUTIME_ID) + 0.01;
+       now(CLOCK_PROCESS_CPUTIME_ID) < end;)
+    continue;
+  waitpid(child, NULL, 0);
+  return average(p);
+}
+
 #define MAX_KERNELS 40
 static attest_plugin kernels[MAX_KERNELS];
 static int num_kernels = 0;
@@ -309,5 +336,6 @@ ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
   ADD("truncate", truncate_);
   ADD("print_much", print_much);
   ADD("limits", limits);
+  ADD("starved", starved);
   return kernels;
 }
