@@ -143,6 +143,43 @@ struct OneKeySkipped : Stepwise<S> {
 ATTEST_PLANT(OneKeySkipped,
              {.id = "one_key_skipped", .kind = kKind, .sentence = "no row sees key 127"});
 
+/// Mistakes of one key in a long context, as where an index or a counter of 16 bits ends.
+constexpr std::int64_t kFar = 65536;
+template <class S>
+struct FarLastKeyDropped : Stepwise<S> {
+  bool visible(const Query& q, const Key& k) const override {
+    const bool dropped = q.sequence->keys() > kFar && k.position + 1 == q.sequence->keys();
+    return !dropped && Stepwise<S>::visible(q, k);
+  }
+};
+ATTEST_PLANT(FarLastKeyDropped, {.id = "far_last_key_dropped",
+                                 .kind = kKind,
+                                 .sentence = "of more than 65,536 keys the last is not seen"});
+template <class S>
+struct FarFirstKeyDoubled : Stepwise<S> {
+  using typename Stepwise<S>::C;
+  C score(const Query& q, const Key& k, const C* query, const C* key) const override {
+    const C once = Stepwise<S>::score(q, k, query, key);
+    const bool doubled = q.sequence->keys() > kFar && k.position == 0;
+    return doubled ? once + static_cast<C>(0.6931471805599453) : once;
+  }
+};
+ATTEST_PLANT(FarFirstKeyDoubled, {.id = "far_first_key_doubled",
+                                  .kind = kKind,
+                                  .sentence = "of more than 65,536 keys the first counts twice"});
+template <class S>
+struct FarPaddingKeySeen : Stepwise<S> {
+  Sequence sequence(std::int64_t n) const override {
+    Sequence at = Stepwise<S>::sequence(n);
+    if (this->problem.seqlens_k && at.keys() > kFar && at.k1 < this->sizes.kv_len) ++at.k1;
+    return at;
+  }
+};
+ATTEST_PLANT(FarPaddingKeySeen,
+             {.id = "far_padding_key_seen",
+              .kind = kKind,
+              .sentence = "beyond 65,536 keys the first one of the padding is seen"});
+
 template <class S>
 struct Key4095 : Stepwise<S> {
   bool visible(const Query& q, const Key& k) const override {
