@@ -105,8 +105,10 @@ HWY_INLINE void AddWeightErrors(const Arithmetic& a, const RowConstants& k, doub
                                 KeyErrors& e) {
   const double exp2 = a.profile.e_exp * a.profile.e_exp;
   const V below = hn::Abs(hn::Sub(z, Constant(m)));
-  const V sizes = hn::Add(hn::Add(hn::Abs(z), below), Constant(k.m_abs + k.lse_abs));
-  e.delta = hn::Add(MulAdd(2 * k.u, sizes, e.delta), Constant(a.profile.e_exp * (1 + k.rescale)));
+  // One by one: |z| + |z - m| of the lowest f64 overflows.
+  e.delta = MulAdd(2 * k.u, hn::Abs(z), MulAdd(2 * k.u, below, e.delta));
+  e.delta = hn::Add(e.delta,
+                    Constant(2 * k.u * (k.m_abs + k.lse_abs) + a.profile.e_exp * (1 + k.rescale)));
   const V squares = hn::Add(hn::Add(Square(z), Square(below)),
                             Constant(k.m_abs * k.m_abs + k.lse_abs * k.lse_abs));
   e.variance = hn::Add(MulAdd(2 * k.u2, squares, e.variance), Constant(exp2 * (1 + k.max_updates)));

@@ -191,6 +191,14 @@ TEST(Tolerance, ScoresThatMayMoveByMoreThanExpCanSay) {
   const Expected masked = expect(problem, inputs, stored);
   EXPECT_LT(masked.o.t_mixed[0], 1);
   EXPECT_LT(masked.lse.t_mixed[0], 600);
+  // The lowest double, twice of which overflows.
+  problem.dtype = DType::f64;
+  inputs.bias.values = {0, -limits(DType::f64).max_finite};
+  PrecisionProfile wide;
+  wide.u_acc = wide.u_out = 0x1p-53;
+  const Expected lowest = expect(problem, inputs, wide);
+  EXPECT_LT(lowest.o.t_mixed[0], 1e-4);
+  EXPECT_LT(lowest.lse.t_mixed[0], 1e-4);
 }
 
 /// f64 values so small that the squares of T_S would be 0 without the channel's unit.
