@@ -19,7 +19,7 @@ namespace attest {
 namespace {
 
 constexpr std::size_t kMostEntries = 10000;  // a chain of `next` longer than this is a ring
-constexpr std::size_t kMostKernels = 100000;
+constexpr std::size_t kMostKernels = 5 * kMostEntries;  // of an entry: four types, and all
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
@@ -43,10 +43,9 @@ std::vector<DType> read_dtypes(std::string_view text) {
 }
 
 std::string read_entry(const attest_fault& fault, CatalogueEntry& entry) {
-  entry = {text_of(fault.id),       text_of(fault.kind),
-           text_of(fault.sentence), text_of(fault.reference),
-           text_of(fault.base),     read_dtypes(text_of(fault.dtypes)),
-           fault.honest != 0,       false};
+  entry = {text_of(fault.id),        text_of(fault.kind), text_of(fault.sentence),
+           text_of(fault.reference), text_of(fault.base), read_dtypes(text_of(fault.dtypes)),
+           fault.honest != 0};
   if (!is_id(entry.id)) return fmt::format("'{}' is no id", entry.id);
   if (entry.dtypes.empty())
     return fmt::format("{}: '{}' is no list of dtypes", entry.id, text_of(fault.dtypes));
@@ -93,8 +92,8 @@ std::set<std::string> kernel_names(void* library) {
   if (!symbol) return names;
   attest_plugin_entry_function entry = nullptr;
   std::memcpy(&entry, &symbol, sizeof symbol);
-  for (const attest_plugin* one = entry(ATTEST_ABI_VERSION); one && names.size() < kMostKernels;
-       one = one->next)
+  const attest_plugin* one = entry(ATTEST_ABI_VERSION);
+  for (std::size_t n = 0; one && n < kMostKernels; ++n, one = one->next)
     names.insert(text_of(one->name));
   return names;
 }

@@ -46,6 +46,12 @@ TEST(Catalogue, RefusesWhatContradictsItself) {
   EXPECT_EQ(refusal("faults_bad_id"), "'a mean' is no id");
 }
 
+TEST(Catalogue, EndsWhereTheKernelsDoNot) {
+  const Result<Catalogue> catalogue = load_catalogue(library("faults_kernel_ring"));
+  ASSERT_TRUE(catalogue) << catalogue.error();
+  EXPECT_TRUE(catalogue->entries[0].whole);
+}
+
 TEST(Catalogue, RefusesOtherFiles) {
   EXPECT_EQ(refusal("echo"), "is no library of faults: it does not export attest_fault_catalogue");
   EXPECT_EQ(refusal("missing"),

@@ -136,6 +136,7 @@ void look_at_nan_row(CaseContext& context, Kinds& kinds) {
     if (context.expected(p).rows.empty() || context.expected(p).rows[0] != RowKind::ordinary)
       continue;
     inputs.q.at(0, 0, 0, 0) = std::numeric_limits<double>::quiet_NaN();
+    context.limits = call_limits(p);
     const Observation seen = context.call(p, inputs);
     if (seen.ok() && !seen.lse.empty())
       kinds.add(kind_of(seen.lse[0], seen.lse_junk[0] != 0),
