@@ -158,6 +158,10 @@ std::optional<Place> telling_element(const Sample& sample, const Prediction& a,
   return found ? std::optional(place) : std::nullopt;
 }
 
+// Of elements and samples: what fits a mistake and leaves to others what is rare; and what fits in
+// part, where a mistake meets features that it treats in a way of its own.
+constexpr double kWhole = 0.95, kPart = 0.75;
+
 double Fit::share() const {
   return elements == 0 ? 0
                        : std::min(static_cast<double>(fitting) / static_cast<double>(elements),
@@ -168,13 +172,11 @@ bool Fit::good() const {
   constexpr double kExplained = 0.8;
   constexpr std::int64_t kLeastWrong = 5;
   if (hypothesis->is_rounding) return elements >= kLeastWrong && explained() >= kExplained;
-  constexpr double kWhole = 0.95, kMost = 0.75;
-  // Three numbers that match by chance are a chance of 1e-6 at the coarsest precision. Where a
-  // mistake meets others, or features that it treats in a way of its own, a quarter may differ.
+  // Three numbers that match by chance are a chance of 1e-6 at the coarsest precision.
   constexpr std::int64_t kLeastTelling = 3, kTelling = 12;
   constexpr int kSamples = 4;
   return (telling >= kLeastTelling && share() >= kWhole) ||
-         (telling >= kTelling && samples_fitting >= kSamples && share() >= kMost);
+         (telling >= kTelling && samples_fitting >= kSamples && share() >= kPart);
 }
 
 void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit) {
@@ -208,7 +210,7 @@ void compare(const Hypothesis& hypothesis, const Sample& sample, Fit& fit) {
   fit.telling += counts.telling;
   ++fit.samples;
   fit.samples_fitting +=
-      static_cast<double>(counts.fitting) >= 0.95 * static_cast<double>(counts.elements);
+      static_cast<double>(counts.fitting) >= kWhole * static_cast<double>(counts.elements);
 }
 
 namespace {
@@ -228,7 +230,7 @@ std::vector<Fit> fitting_mistakes(const std::vector<Sample>& samples) {
   }
   // Stable: of two that fit alike the one registered as the more ordinary comes first.
   const auto tier = [](const Fit& fit) {
-    return fit.fitting == fit.elements ? 0 : fit.share() >= 0.95 ? 1 : 2;
+    return fit.fitting == fit.elements ? 0 : fit.share() >= kWhole ? 1 : 2;
   };
   std::stable_sort(fits.begin(), fits.end(), [&](const Fit& a, const Fit& b) {
     if (tier(a) != tier(b)) return tier(a) < tier(b);

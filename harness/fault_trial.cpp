@@ -253,8 +253,8 @@ std::optional<std::string> FaultTest::compare_over_list() {
 std::optional<Detection> FaultTest::run(bool minimise_too) {
   // What else catches it is much the same in the other types.
   if (minimise_too) problems_after_catch_ = options_.problems_after_catch;
-  spec_ = spec_of(options_.catalogue, entry_.id, dtype_);
-  base_spec_ = spec_of(options_.catalogue, entry_.base, dtype_);
+  spec_ = spec_of(options_.catalogue, kernel_of(entry_, dtype_));
+  base_spec_ = spec_of(options_.catalogue, kernel_of(entry_.base, dtype_));
   if (!narrow_to_scope(spec_) || !narrow_to_scope(base_spec_)) {
     if (!error_.message.empty()) return std::nullopt;
     result_.outcome = Outcome::out_of_scope;
@@ -293,10 +293,10 @@ std::optional<Detection> FaultTest::run(bool minimise_too) {
 
 }  // namespace
 
-SubjectSpec spec_of(const Catalogue& catalogue, const std::string& id, DType dtype) {
+SubjectSpec spec_of(const Catalogue& catalogue, const std::string& kernel) {
   SubjectSpec spec;
   spec.path = catalogue.path;
-  spec.kernel = kernel_of(id, dtype);
+  spec.kernel = kernel;
   return spec;
 }
 

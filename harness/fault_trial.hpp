@@ -20,8 +20,8 @@ std::optional<Detection> test_honest(const SelftestOptions& options, Detection k
                                      const SubjectSpec& spec, const std::string& subject_text,
                                      RunError& error);
 
-/// The kernel of an entry, in the library.
-SubjectSpec spec_of(const Catalogue& catalogue, const std::string& id, DType dtype);
+/// A kernel of the library, by its name (kernel_of(), or the id of an entry that is whole).
+SubjectSpec spec_of(const Catalogue& catalogue, const std::string& kernel);
 /// What there is to say of an entry before its trial; `dtype` "all": of the kernel of all its
 /// types.
 Detection described(const CatalogueEntry& entry, std::string dtype);

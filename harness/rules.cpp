@@ -224,7 +224,7 @@ std::vector<Tested> plan(const RuleOptions& options, RunError& error) {
                        kernel_of(entry.base, dtype),
                        dtype,
                        entry.honest,
-                       spec_of(options.catalogue, entry.id, dtype),
+                       spec_of(options.catalogue, kernel_of(entry, dtype)),
                        {}});
   for (Tested& tested : all)
     for (std::vector<bool>& accused : tested.accused) accused.resize(rules().size());

@@ -294,12 +294,17 @@ TEST(Runner, TimeLostToHangsEndsTheListToo) {
   EXPECT_NE(record.scope.cut.find("problems that hung or ate memory"), std::string::npos);
 }
 
-TEST(Runner, LateRerunsEndWithOneThatFails) {
-  const Requirement hangs{.id = "H", .sentence = "returns", .check = check_hang};
-  RunOptions options = fake_options({&hangs});
+/// There is no time left for causes, and ten reruns are asked for.
+RunOptions late_options(const Requirement& requirement) {
+  RunOptions options = fake_options({&requirement});
   options.finding_seconds = 0;
   options.reruns = 10;
-  const Record record = run_fake(options);
+  return options;
+}
+
+TEST(Runner, LateRerunsEndWithOneThatFails) {
+  const Requirement hangs{.id = "H", .sentence = "returns", .check = check_hang};
+  const Record record = run_fake(late_options(hangs));
   ASSERT_FALSE(record.failures.empty());
   EXPECT_EQ(record.failures[0].reruns, 1);
   EXPECT_EQ(record.failures[0].reruns_failed, 1);
@@ -315,10 +320,7 @@ TEST(Runner, LateRerunsGoOnWhereOnePasses) {
         return seen.insert(print_case(problem)).second ? fake_failure(Reason::wrong_value, "wrong")
                                                        : CaseResult{};
       }};
-  RunOptions options = fake_options({&once});
-  options.finding_seconds = 0;
-  options.reruns = 10;
-  const Record record = run_fake(options);
+  const Record record = run_fake(late_options(once));
   ASSERT_FALSE(record.failures.empty());
   EXPECT_EQ(record.failures[0].reruns, 10);
   EXPECT_EQ(record.failures[0].reruns_failed, 0);

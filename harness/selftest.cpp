@@ -121,14 +121,13 @@ std::optional<Detection> Selftest::test(const Job& job, const Part& part, bool m
       kernel.id = job.elsewhere->id;
       kernel.kind = "built-in";
       kernel.sentence = "a built-in implementation";
-      kernel.dtype = "all";
+      kernel.dtype = text_of(part);
       kernel.honest = true;
       result =
           test_honest(options_, kernel, job.elsewhere->subject, job.elsewhere->subject_text, error);
     } else if (job.entry->honest) {
-      SubjectSpec spec;
-      spec.path = options_.catalogue.path;
-      spec.kernel = part ? kernel_of(*job.entry, *part) : job.entry->id;
+      const SubjectSpec spec =
+          spec_of(options_.catalogue, part ? kernel_of(*job.entry, *part) : job.entry->id);
       result = test_honest(options_, described(*job.entry, text_of(part)), spec,
                            options_.library_text + "#" + spec.kernel, error);
     } else {

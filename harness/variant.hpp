@@ -89,7 +89,7 @@ struct Variant {
   bool rotate_q = true, rotate_k = true, rotate_v = false;
   bool query_offset_in_angles = true;  ///< false: the angle of a query leaves out its offset
   double rotation_sign = 1;
-  std::function<std::int64_t(const Rows&rows, std::int64_t row, std::int64_t position)>
+  std::function<std::int64_t(const Rows&, std::int64_t row, std::int64_t position)>
       query_angle_position, key_angle_position;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "attest/case_line.hpp"
 #include "harness/data.hpp"
@@ -134,13 +135,12 @@ std::optional<std::string> Probe::find_plain() {
           alternative("1/sqrt(D) on scores", "lse_base_2")};
       constexpr std::size_t kAsAsked = 0, kBaseTwo = 6;
       const Answer answer = ask(context_, {plain(1), plain(2)}, scales);
-      const bool known =
-          answer.kind == Answer::Kind::decided || answer.kind == Answer::Kind::undecided;
       if (answer.is(kBaseTwo)) declaration.lse_base = LseBase::two;
       if (answer.is(kAsAsked) || answer.is(kBaseTwo) || answer.kind == Answer::Kind::undecided)
         declaration.dtypes.push_back(dtype);
       say(fmt::format("{}, default scale", name(dtype)),
-          known ? scales[answer.chosen].label : "agrees with nothing known", answer.evidence);
+          answer.agrees() ? scales[answer.chosen].label : "agrees with nothing known",
+          answer.evidence);
     } else {
       say(std::string(name(dtype)), "refused", refusal);
     }
@@ -288,7 +288,7 @@ std::vector<Alternative> Probe::as_written(std::vector<Alternative> alternatives
       if (before) before(v);
       v.last = [last = v.last](Prediction& out) {
         if (last) last(out);
-        for (double& lse : out.lse) lse /= 0.69314718055994530942;
+        for (double& lse : out.lse) lse /= std::numbers::ln2;
       };
     };
   return alternatives;
@@ -302,8 +302,7 @@ void Probe::choose_alignment() {
     plain_.align = align;
     std::vector<AttentionProblem> problems = {plain(1), plain(2)};
     for (AttentionProblem& p : problems) p.base = Base::causal;
-    const Answer answer = ask(context_, problems, right);
-    if (answer.kind == Answer::Kind::decided || answer.kind == Answer::Kind::undecided) return;
+    if (ask(context_, problems, right).agrees()) return;
   }
   plain_.align = Align::bottom_right;
 }

@@ -24,6 +24,8 @@ struct Answer {
   std::size_t chosen = 0;       ///< of decided: which alternative
   std::string evidence;         ///< case line and numbers, or the refusal, or the accident
   std::vector<Sample> samples;  ///< of the calls that came back
+  /// Some alternative agrees with every call.
+  bool agrees() const { return kind == Kind::decided || kind == Kind::undecided; }
   bool is(std::size_t alternative) const { return kind == Kind::decided && chosen == alternative; }
 };
 

@@ -76,26 +76,12 @@ enum Reach : std::uint8_t {
   kOpen,  ///< it may
 };
 
-/// Whether a row's keys may all be hidden to a kernel: by a finite mask value, which becomes -inf
-/// where it is multiplied by log2 e, or by a score beyond the accumulator.
-bool may_be_empty(const AttentionProblem& problem, const AttentionInputs& clean,
-                  const Expected& expected, const std::vector<std::uint8_t>& visible,
-                  std::size_t row) {
-  if (expected.rows[row] != RowKind::ordinary) return true;
-  const auto i = static_cast<std::int64_t>(row) % problem.q_len;
-  const auto h = static_cast<std::int64_t>(row) / problem.q_len % problem.num_heads;
-  const auto b = static_cast<std::int64_t>(row) / problem.q_len / problem.num_heads;
-  for (std::int64_t j = 0; j < problem.kv_len; ++j)
-    if (visible[row * static_cast<std::size_t>(problem.kv_len) + static_cast<std::size_t>(j)] &&
-        !(clean.bias.present &&
-          is_finite_mask(problem.dtype, clean.bias.values[clean.bias.broadcast_index(b, h, i, j)])))
-      return false;
-  return true;
-}
-
-/// Which rows depend on the planted NaN; for `v`, which rows see the key.
+/// Which rows depend on the planted NaN; for `v`, which rows see the key. Open is a row whose keys
+/// may all be hidden to a kernel: by a finite mask value, which becomes -inf where it is multiplied
+/// by log2 e, or by a score beyond the accumulator.
 std::vector<std::uint8_t> reached_rows(const AttentionProblem& problem,
-                                       const AttentionInputs& inputs, const Spot& spot,
+                                       const AttentionInputs& clean, const AttentionInputs& inputs,
+                                       const Expected& expected, const Spot& spot,
                                        const std::vector<std::uint8_t>& visible) {
   std::vector<std::uint8_t> reached(num_rows(problem), kNot);
   const auto keys = static_cast<std::size_t>(problem.kv_len);
@@ -103,16 +89,15 @@ std::vector<std::uint8_t> reached_rows(const AttentionProblem& problem,
     for (std::int64_t h = 0; h < problem.num_heads; ++h)
       for (std::int64_t i = 0; i < problem.q_len; ++i) {
         const std::size_t row = row_index(problem, b, h, i);
-        bool empty = true, planted = false;
-        for (std::size_t j = 0; j < keys; ++j) {
-          if (!visible[row * keys + j]) continue;
+        bool empty = true, may_be_empty = true, planted = false;
+        for (std::int64_t j = 0; j < problem.kv_len; ++j) {
+          if (!visible[row * keys + static_cast<std::size_t>(j)]) continue;
           empty = false;
-          if (spot.place == Place::bias &&
-              std::isnan(inputs.bias.values[inputs.bias.broadcast_index(
-                  b, h, i, static_cast<std::int64_t>(j))]))
-            planted = true;
+          may_be_empty &= is_finite_mask(problem.dtype, bias_at(clean, b, h, i, j));
+          planted |= spot.place == Place::bias && std::isnan(bias_at(inputs, b, h, i, j));
         }
         if (empty) continue;
+        may_be_empty |= expected.rows[row] != RowKind::ordinary;
         const bool same_group =
             b == spot.b && head_group(problem, h) == head_group(problem, spot.h);
         const bool sees = visible[row * keys + static_cast<std::size_t>(spot.j)] != 0;
@@ -123,7 +108,7 @@ std::vector<std::uint8_t> reached_rows(const AttentionProblem& problem,
           case Place::bias: break;
           case Place::sink: planted = h == spot.h; break;
         }
-        if (planted) reached[row] = kOwed;
+        if (planted) reached[row] = may_be_empty ? kOpen : kOwed;
       }
   return reached;
 }
@@ -146,11 +131,8 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   const Observation seen = context.call(problem, inputs);
   if (auto result = judge_call(seen, context.declaration(), problem)) return *result;
 
-  std::vector<std::uint8_t> reached = reached_rows(problem, inputs, *spot, visible);
-  for (std::size_t row = 0; row < reached.size(); ++row)
-    if (reached[row] == kOwed &&
-        may_be_empty(problem, clean, context.expected(problem), visible, row))
-      reached[row] = kOpen;
+  const std::vector<std::uint8_t> reached =
+      reached_rows(problem, clean, inputs, context.expected(problem), *spot, visible);
   const auto width = static_cast<std::size_t>(problem.v_head_dim);
   CaseResult result;
   std::optional<CaseResult> failure;

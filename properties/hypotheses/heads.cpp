@@ -239,7 +239,6 @@ ATTEST_HYPOTHESIS(o_reshaped_back,
                      v.last = [&v](Prediction& out) { permute_o(out, v.problem, true); };
                    }});
 
-/// Channels beyond the given number are left out of q.k.
 ATTEST_HYPOTHESIS(v_channels_of_k,
                   {.id = "dv_from_dqk",
                    .sentence = "v has no more channels than k: those beyond are the first again",
@@ -254,6 +253,7 @@ ATTEST_HYPOTHESIS(v_channels_of_k,
                              x.values[n] = x.values[n - static_cast<std::size_t>(c - c % width)];
                          }
                        }});
+/// Channels beyond the given number are left out of q.k.
 bool channel_families() {
   for (const std::int64_t most : {8, 16, 32, 64, 128})
     register_hypothesis({.id = "head_dim_constant/" + std::to_string(most),

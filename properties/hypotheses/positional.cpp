@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ALiBi and RoPE.
+#include <bit>
+
 #include "properties/hypotheses/common.hpp"
 #include "reference/alibi.hpp"
 #include "reference/definition.hpp"
@@ -70,6 +72,10 @@ void use_slopes(Variant& v, double (*slope)(const Variant&, std::int64_t b, std:
     for (std::int64_t h = 0; h < v.problem.num_heads; ++h) slopes.at(b, h, 0, 0) = slope(v, b, h);
   v.inputs.slopes = slopes;
 }
+/// The largest power of two that is no more than the heads.
+std::int64_t power_of_two_heads(Problem p) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p.num_heads)));
+}
 double slope_of(const Variant& v, std::int64_t b, std::int64_t h) {
   const auto& slopes = v.inputs.slopes;
   return slopes.values[slopes.broadcast_index(b, h, 0, 0)];
@@ -101,9 +107,8 @@ ATTEST_HYPOTHESIS(alibi_continued,
                    .applies = has_alibi,
                    .change = [](Variant& v) {
                      use_slopes(v, [](const Variant& of, std::int64_t, std::int64_t h) {
-                       std::int64_t n = 1;
-                       while (2 * n <= of.problem.num_heads) n *= 2;
-                       return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(n));
+                       return std::exp2(-8.0 * static_cast<double>(h + 1) /
+                                        static_cast<double>(power_of_two_heads(of.problem)));
                      });
                    }});
 ATTEST_HYPOTHESIS(
@@ -114,9 +119,7 @@ ATTEST_HYPOTHESIS(
      .applies = has_alibi,
      .change = [](Variant& v) {
        use_slopes(v, [](const Variant& of, std::int64_t b, std::int64_t h) {
-         std::int64_t n = 1;
-         while (2 * n <= of.problem.num_heads) n *= 2;
-         return slope_of(of, b, h % n);
+         return slope_of(of, b, h % power_of_two_heads(of.problem));
        });
      }});
 ATTEST_HYPOTHESIS(alibi_first_head, {.id = "alibi_slope_of_first_head",
