@@ -8,6 +8,7 @@
 #define ATTEST_REFERENCE_DOT_TILE_INL_H_
 #endif
 
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
@@ -112,6 +113,15 @@ HWY_INLINE double LargestOf(const double* values, std::size_t n) {
     largest = hn::Max(largest, hn::IfThenElse(hn::FirstN(d, n - x), hn::LoadU(d, values + x),
                                               hn::Set(d, kNoScore)));
   return hn::GetLane(hn::MaxOfLanes(d, largest));
+}
+
+/// 1 - tanh^2 x, without the cancellation that makes it 0 beyond |x| = 19.
+template <class V>
+HWY_INLINE V TanhSlope(V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<double> d;
+  const V E = hn::Exp(d, hn::Mul(hn::Set(d, -2.0), hn::Abs(x))), sum = hn::Add(hn::Set(d, 1.0), E);
+  return hn::Div(hn::Mul(hn::Set(d, 4.0), E), hn::Mul(sum, sum));
 }
 
 /// Puts the scale into A, Q2 and their kin.

@@ -55,15 +55,15 @@ void FinishScores(const ScoreRules& rules, RowScores& row) {
   if (rules.alibi) ScaleInPlace(row.alibi.data(), row.n, rules.slope);
 
   V max_score = hn::Zero(d);
-  const V one = hn::Set(d, 1.0), cap = hn::Set(d, rules.softcap);
+  const V cap = hn::Set(d, rules.softcap);
   for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
     const V s = hn::LoadU(d, row.s.data() + x);
     V z = s;
     if (rules.alibi && rules.alibi_inside) z = hn::Add(z, hn::LoadU(d, row.alibi.data() + x));
     if (rules.softcap > 0) {
-      const V tanh = hn::Tanh(d, hn::Div(z, cap));
-      hn::StoreU(hn::Mul(hn::Sub(one, tanh), hn::Add(one, tanh)), d, row.damping.data() + x);
-      z = hn::Mul(cap, tanh);
+      const V argument = hn::Div(z, cap);
+      hn::StoreU(TanhSlope(argument), d, row.damping.data() + x);
+      z = hn::Mul(cap, hn::Tanh(d, argument));
     }
     hn::StoreU(z, d, row.capped.data() + x);
     if (rules.alibi && !rules.alibi_inside) z = hn::Add(z, hn::LoadU(d, row.alibi.data() + x));

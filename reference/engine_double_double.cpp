@@ -121,10 +121,9 @@ void FinishScores(const ScoreRules& rules, RowScores& row) {
       if (rules.alibi_inside) z = Add(z, alibi);
     }
     if (rules.softcap > 0) {
-      const Pair tanh = Tanh(d, Divide(d, z, Constant(d, rules.softcap)));
-      const Pair below = Add(Constant(d, 1), Negate(tanh));
-      hn::StoreU(hn::Mul(below.high, hn::Add(hn::Set(d, 1.0), tanh.high)), d,
-                 row.damping.data() + x);
+      const Pair argument = Divide(d, z, Constant(d, rules.softcap));
+      const Pair tanh = Tanh(d, argument);
+      hn::StoreU(TanhSlope(argument.high), d, row.damping.data() + x);
       z = Multiply(d, tanh, hn::Set(d, rules.softcap));
     }
     hn::StoreU(z.high, d, row.capped.data() + x);

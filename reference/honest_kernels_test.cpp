@@ -36,6 +36,8 @@ struct Style {
   bool rounds_p = false;        ///< P in the storage type before P.V
   bool l_from_rounded = false;  ///< l sums that P
   bool tf32 = false;            ///< q, k and v rounded to 11 bits
+  bool before_rope = false;     ///< and that before they are rotated
+  bool stores_score = false;    ///< z passes through bf16
   bool keep_last = false;       ///< multiplies o by the dropout factor at the end instead of P
   int parts = 1;                ///< ranges of keys computed apart and merged through their lse
 };
@@ -85,6 +87,8 @@ struct Kernel {
     std::vector<float> x;
     for (std::int64_t c = 0; c < tensor.shape[3]; ++c)
       x.push_back(static_cast<float>(tensor.at(b, head, row, c)));
+    if (style.tf32 && style.before_rope)
+      for (float& value : x) value = to_tf32(value);
     if (problem.rope != RopePairing::none && &tensor != &inputs.v) {
       const std::int64_t half = effective_rope_dim(problem) / 2;
       for (std::int64_t t = 0; t < half; ++t) {
@@ -99,7 +103,7 @@ struct Kernel {
         first = turned;
       }
     }
-    if (style.tf32)
+    if (style.tf32 && !style.before_rope)
       for (float& value : x) value = to_tf32(value);
     return x;
   }
@@ -131,6 +135,7 @@ struct Kernel {
     if (inputs.bias.present)
       a = rounded(static_cast<double>(a) +
                   multiply(static_cast<float>(bias_at(inputs, b, h, i, j)), unit));
+    if (style.stores_score) a = static_cast<float>(round_to(DType::bf16, a));
     return style.exp2 && problem.softcap > 0 ? multiply(a, rounded(kLog2E)) : a;
   }
 
@@ -229,6 +234,7 @@ PrecisionProfile profile_of(const AttentionProblem& problem, const Style& style)
   if (style.rounds_p) profile.u_p = type.unit_roundoff, profile.eta_p = type.half_min_subnormal;
   profile.l_from_rounded = style.l_from_rounded;
   if (style.tf32) profile.u_in = 0x1p-11, profile.eta_in = 0x1p-137;
+  if (style.stores_score) profile.u_score = 0x1p-8, profile.eta_score = 0x1p-134;
   profile.lse_merged = style.parts > 1;
   if (style.accumulator == Accumulator::truncating) profile.c_acc = 2;
   if (style.accumulator == Accumulator::half) {
@@ -431,6 +437,66 @@ TEST(HonestKernels, SubnormalValuesRoundedToTf32) {
     Ratios ratios;
     measure(problem, inputs, style, "seed " + std::to_string(seed), ratios);
   }
+}
+
+/// Inputs whose products are huge and cancel by pairs of channels, but for a few of them: the error
+/// of a score is of its own size, of that of the softcap, or beyond what exp can say.
+AttentionInputs cancelling(const AttentionProblem& p, std::uint64_t seed) {
+  AttentionInputs inputs = testing_support::random_inputs(p, seed);
+  Random random(seed ^ 0xca);
+  const double sizes[] = {0, 1, 30, 512, 512, 4096};
+  const auto some = [&] {
+    const double size = sizes[random.between(0, 5)] * (random.between(0, 1) ? 1 : -1);
+    return random.between(0, 2) ? size : size * (1 + 0.01 * bell(random));
+  };
+  const auto dim = static_cast<std::size_t>(p.head_dim);
+  for (auto* tensor : {&inputs.q, &inputs.k}) {
+    const bool alternates = tensor == &inputs.k;
+    for (std::size_t x = 0; x < tensor->values.size(); ++x) {
+      const bool second = x % dim % 2 == 1 && random.between(0, 7) > 0;
+      const double value = second ? tensor->values[x - 1] * (alternates ? -1 : 1) : some();
+      tensor->values[x] = round_to(p.dtype, value);
+    }
+  }
+  for (double& v : inputs.v.values) v = static_cast<double>(random.between(0, 2)) - 1;
+  return inputs;
+}
+
+TEST(HonestKernels, LargeTermsThatCancel) {
+  const double caps[] = {0, 0.5, 1, 5, 50}, scales[] = {0.01, 0.25, 1, 2};
+  const RopePairing pairings[] = {RopePairing::none, RopePairing::half, RopePairing::interleaved};
+  int judged = 0;
+  for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+    Random random(seed);
+    AttentionProblem problem;
+    problem.dtype = seed % 4 == 3 ? DType::bf16 : DType::f32;
+    problem.q_len = 2;
+    problem.kv_len = random.between(1, 6);
+    problem.head_dim = random.between(2, random.between(0, 1) ? 6 : 100);
+    problem.v_head_dim = 2;
+    problem.softcap = caps[random.between(0, 4)];
+    problem.scale = scales[random.between(0, 3)];
+    problem.rope = pairings[random.between(0, 2)];
+    if (random.between(0, 3) == 0) problem.sink = SinkKind::normal;
+    if (random.between(0, 3) == 0) problem.bias = BiasKind::normal;
+    if (random.between(0, 3) == 0) {
+      problem.alibi = AlibiKind::signed_;
+      problem.alibi_inside_softcap = problem.softcap > 0 && random.between(0, 1) == 0;
+    }
+    Style style;
+    style.block = random.between(0, 1) ? 64 : 1;
+    style.exp2 = random.between(0, 1) == 0;
+    style.lanes = random.between(0, 1) == 0;
+    style.stores_score = random.between(0, 3) == 0;
+    if (random.between(0, 3) == 0) style.accumulator = Accumulator::truncating;
+    if (random.between(0, 1) == 0 && problem.dtype == DType::f32)
+      style.tf32 = true, style.before_rope = random.between(0, 1) == 0;
+    style.rounds_p = problem.dtype == DType::bf16;
+    Ratios ratios;
+    measure(problem, cancelling(problem, seed), style, "seed " + std::to_string(seed), ratios);
+    judged += ratios.lse > 0;
+  }
+  EXPECT_GT(judged, 15000);
 }
 
 TEST(HonestKernels, PartsMergedThroughTheirLse) {

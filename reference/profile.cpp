@@ -9,7 +9,7 @@ Arithmetic arithmetic_of(const AttentionProblem& problem, const PrecisionProfile
   arithmetic.u = profile.u_acc;
   arithmetic.worst_case = profile.c_acc >= 2;
   arithmetic.head_dim = static_cast<double>(problem.head_dim);
-  arithmetic.has_softcap = problem.softcap > 0;
+  arithmetic.softcap = problem.softcap;
   arithmetic.has_bias = problem.bias != BiasKind::none;
   arithmetic.has_alibi = problem.alibi != AlibiKind::none;
   arithmetic.alibi_inside = arithmetic.has_alibi && problem.alibi_inside_softcap;

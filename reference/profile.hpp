@@ -27,7 +27,8 @@ struct Arithmetic {
   bool worst_case = false;  ///< truncating accumulator: g(n) = c u n, nothing is lost in "small"
                             ///< addends, T_S = T_M
   double head_dim = 0;
-  bool has_softcap = false, has_bias = false, has_alibi = false, alibi_inside = false;
+  double softcap = 0;  ///< 0: none
+  bool has_bias = false, has_alibi = false, alibi_inside = false;
   bool has_rope = false, has_dropout = false;
   double u_rope = 0;              ///< 0 without RoPE
   double keep_factor = 1;         ///< F = 1/(1 - p_drop)

@@ -78,7 +78,7 @@ struct RowScores {
 /// Sections 3.1 and 3.2, per key: what the sums over channels are weighted with.
 struct RowTerms {
   Buffer<double> delta;        ///< Delta, the relative error of one weight
-  Buffer<double> spread;       ///< p D
+  Buffer<double> spread;       ///< p D, or the largest weight that the key can have
   Buffer<double> noise;        ///< p sqrt(vz)
   Buffer<double> eps;          ///< rounding of one P on its way to P.V
   Buffer<double> along_scale;  ///< p s t
@@ -104,8 +104,8 @@ struct RowSums {
   double along_scale = 0, along_alibi = 0;  ///< sum p s t, sum p t alibi
   double coherent = 0;                      ///< sum p t (rms error that all keys share through q)
   double max_p_delta = 0;
-  double unknown = 0;  ///< largest Delta of keys that may carry the row, where beyond 300; else 0
-  double noise_square = 0, eps_square = 0;    ///< independent sums of (p sqrt vz)^2 and eps^2
+  bool is_uncertain = false;                ///< spread is the largest weight: docs/tolerance.md 3.2
+  double noise_square = 0, eps_square = 0;  ///< independent sums of (p sqrt vz)^2 and eps^2
   double noise_grouped = 0, eps_grouped = 0;  ///< independent plus grouped, without the sink
   double sink_spread = 0, sink_noise = 0;     ///< p D and p sqrt(vz) of the sink
   bool has_sink = false;

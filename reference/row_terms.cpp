@@ -28,23 +28,24 @@ HWY_INLINE double Sum(V x) { return hn::GetLane(hn::SumOfLanes(Tag(), x)); }
 
 // Delta beyond which exp(Delta) is not computed: docs/tolerance.md 3.2.
 constexpr double kUnknown = 300;
+// Delta from which expm1(Delta) is not Delta.
+constexpr double kNotLinear = 0.05;
+// Sum of p D from which on the largest weights bound better: (x - o) p D loses what x - o has lost
+// to rounding, where a key has all of the weight.
+constexpr double kSaysLittle = 1e3;
 // Below this a weight is nothing, by whatever a key could gain. exp(-745) is the smallest double.
 constexpr double kNoWeight = -700;
-// Stands in `spread`, before it is divided, for a share of 1 of the row.
-constexpr double kCarriesAll = -1;
-
 /// What Delta and vz add up of one vector of keys, in the order of docs/tolerance.md 3.1 and 3.4.
 struct KeyErrors {
   V delta, variance, coherent_square;
-  V unknown;  ///< Delta where it is beyond kUnknown and the key may carry the row, else 0
 };
 
 struct RowConstants {
   double u, u2, g_dim, lse_abs, m_abs, rescale, max_updates;
 };
 
-/// Everything that t damps: the dot product, the scale, the rotation, the rounding of the inputs
-/// and an ALiBi term inside the softcap.
+/// Everything that the softcap damps: the dot product, the scale, the rotation, the rounding of the
+/// inputs and an ALiBi term inside the softcap.
 HWY_INLINE KeyErrors ScoreErrors(const Arithmetic& a, const RowConstants& k, const RowScores& row,
                                  std::size_t x) {
   const Tag d;
@@ -65,9 +66,14 @@ HWY_INLINE KeyErrors ScoreErrors(const Arithmetic& a, const RowConstants& k, con
   }
   if (a.profile.u_in > 0) {
     const double in2 = a.profile.u_in * a.profile.u_in;
-    e.delta = MulAdd(2 * a.profile.u_in, hn::Add(abs_dot, hn::Abs(s)), e.delta);
-    e.variance = MulAdd(2 * in2, square_dot, e.variance);
-    e.coherent_square = MulAdd(in2, square_dot, e.coherent_square);
+    V rounded = abs_dot, rounded_square = square_dot;
+    if (a.u_rope > 0) {  // they may be rounded before they are rotated, and once more afterwards
+      rounded = hn::Add(rounded, hn::LoadU(d, row.rope_abs.data() + x));
+      rounded_square = hn::Add(rounded_square, hn::LoadU(d, row.rope_square.data() + x));
+    }
+    e.delta = MulAdd(2 * a.profile.u_in, hn::Add(rounded, hn::Abs(s)), e.delta);
+    e.variance = MulAdd(2 * in2, rounded_square, e.variance);
+    e.coherent_square = MulAdd(in2, rounded_square, e.coherent_square);
   }
   if (a.alibi_inside) {
     const V alibi = hn::LoadU(d, row.alibi.data() + x), sum = hn::Add(s, alibi);
@@ -76,6 +82,26 @@ HWY_INLINE KeyErrors ScoreErrors(const Arithmetic& a, const RowConstants& k, con
     e.variance = MulAdd(k.u2, MulAdd(3, Square(alibi), Square(sum)), e.variance);
   }
   return e;
+}
+
+/// What the softcap leaves of errors of the score that add up to `error`.
+struct Damped {
+  V error;  ///< of the capped score: exact where `error` is reached towards 0, where the cap bends
+  V slope;  ///< every error up to `error` keeps at most this share: t, where they are small
+};
+HWY_INLINE Damped BehindSoftcap(const Arithmetic& a, const RowScores& row, std::size_t x, V error) {
+  const Tag d;
+  const V one = Constant(1), t = hn::Max(hn::LoadU(d, row.damping.data() + x), Constant(1e-300));
+  const V tanh = hn::Mul(Constant(1 / a.softcap), hn::Abs(hn::LoadU(d, row.capped.data() + x)));
+  const V capped_error = hn::Mul(Constant(1 / a.softcap), error);
+  const V E = hn::Exp(d, hn::Mul(Constant(-2), capped_error));
+  // Below 1e-4, 1 - E has lost digits, and tanh x = x to 3e-9.
+  const V tanh_error = hn::IfThenElse(hn::Lt(capped_error, Constant(1e-4)), capped_error,
+                                      hn::Div(hn::Sub(one, E), hn::Add(one, E)));
+  const V lacks = hn::Div(hn::Add(E, E), hn::Add(one, E));  // 1 - tanh_error
+  const V below_one = hn::MulAdd(tanh, lacks, hn::Div(t, hn::Add(one, tanh)));
+  const V slope = hn::Div(t, below_one);
+  return {hn::Mul(Constant(a.softcap), hn::Mul(tanh_error, slope)), slope};
 }
 
 /// The roundings of the additions in z = c + alibi + bias: |z| for the last, and with two of them
@@ -121,29 +147,65 @@ HWY_INLINE KeyErrors ErrorsOfKeys(const Arithmetic& a, const RowConstants& k, co
   const V capped = hn::LoadU(d, row.capped.data() + x);
   V stored = hn::Abs(s);
   KeyErrors e = ScoreErrors(a, k, row, x);
-  if (a.has_softcap) {
-    const V t = hn::LoadU(d, row.damping.data() + x), t2 = Square(t);
-    e.delta = MulAdd(6 * k.u, hn::Abs(capped), hn::Mul(t, e.delta));
-    e.variance = MulAdd(12 * k.u2, Square(capped), hn::Mul(t2, e.variance));
-    e.coherent_square = hn::Mul(t2, e.coherent_square);
-    stored = hn::Mul(t, stored);
+  if (a.softcap > 0) {
+    const Damped damped = BehindSoftcap(a, row, x, e.delta);
+    const V slope2 = Square(damped.slope);
+    e.delta = MulAdd(6 * k.u, hn::Abs(capped), damped.error);
+    e.variance = MulAdd(12 * k.u2, Square(capped), hn::Mul(slope2, e.variance));
+    e.coherent_square = hn::Mul(slope2, e.coherent_square);
+    stored = hn::Mul(damped.slope, stored);
   }
   AddAdditionErrors(a, k, row, x, z, capped, e);
   if (a.profile.u_score > 0) {
     // A kernel stores the score before or after the bias; the softcap damps what it stored before.
     stored = hn::Max(stored, hn::Abs(z));
-    e.delta = hn::Add(MulAdd(a.profile.u_score, stored, e.delta), Constant(a.profile.eta_score));
+    e.delta = hn::Add(MulAdd(a.profile.u_score, hn::Add(stored, e.delta), e.delta),
+                      Constant(a.profile.eta_score));
     e.variance = hn::Add(MulAdd(a.profile.u_score * a.profile.u_score, Square(stored), e.variance),
                          Constant(a.profile.eta_score * a.profile.eta_score));
   }
   AddWeightErrors(a, k, row.m, z, e);
-  const V most = hn::Add(hn::Sub(z, Constant(row.lse)), e.delta);  // log of what p can grow to
-  e.unknown = hn::IfThenElseZero(
-      hn::And(hn::Gt(e.delta, Constant(kUnknown)), hn::Gt(most, Constant(kNoWeight))), e.delta);
-  // inf would make 0 * inf of a weight of 0.
-  e.delta = hn::Min(e.delta, Constant(kUnknown));
+  e.delta = hn::Min(e.delta, Constant(1e300));  // inf would make 0 * inf of a weight of 0
   e.variance = hn::Min(e.variance, Constant(1e300));
   return e;
+}
+
+/// For a row whose scores are so uncertain that p says little: the largest weight that each key can
+/// have, relative to the least that the row can sum to. In logarithms, since Delta may be anything.
+void BoundByLargestWeights(const RowScores& row, double sink_delta, RowTerms& terms,
+                           RowSums& sums) {
+  const Tag d;
+  V least = Constant(-INFINITY), most = least;
+  for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
+    const V z = hn::LoadU(d, row.z.data() + x), delta = hn::LoadU(d, terms.delta.data() + x);
+    least = hn::Max(least, hn::Sub(z, delta));
+    most = hn::Max(most, hn::Add(z, delta));
+  }
+  double low = hn::GetLane(hn::MaxOfLanes(d, least)), high = hn::GetLane(hn::MaxOfLanes(d, most));
+  if (row.has_sink) {
+    low = std::max(low, row.sink - sink_delta);
+    high = std::max(high, row.sink + sink_delta);
+  }
+  V down = hn::Zero(d), up = down;
+  for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
+    const V z = hn::LoadU(d, row.z.data() + x), delta = hn::LoadU(d, terms.delta.data() + x);
+    down = hn::Add(down, hn::Exp(d, hn::Sub(hn::Sub(z, delta), Constant(low))));
+    up = hn::Add(up, hn::Exp(d, hn::Sub(hn::Add(z, delta), Constant(high))));
+  }
+  double sum_low = Sum(down), sum_high = Sum(up);
+  if (row.has_sink) {
+    sum_low += std::exp(row.sink - sink_delta - low);
+    sum_high += std::exp(row.sink + sink_delta - high);
+  }
+  low += std::log(sum_low), high += std::log(sum_high);
+  sums.is_uncertain = true;
+  sums.growth = std::max(high - row.lse, row.lse - low);
+  if (row.has_sink) sums.sink_spread = std::exp(std::min(row.sink + sink_delta - low, 0.0));
+  for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
+    const V z = hn::LoadU(d, row.z.data() + x), delta = hn::LoadU(d, terms.delta.data() + x);
+    const V above = hn::Min(hn::Sub(hn::Add(z, delta), Constant(low)), hn::Zero(d));
+    hn::StoreU(hn::Exp(d, above), d, terms.spread.data() + x);
+  }
 }
 
 RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms) {
@@ -160,25 +222,31 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
 
   V up = hn::Zero(d), down = up, kept = up, n_l = up, small_l = up, coherent = up, max_p_delta = up;
   V eps_sum = up, eps_square = up, noise_square = up, along_scale = up, along_alibi = up;
-  V unknown = up;
+  auto unknown = hn::Lt(up, up);
   for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
     const V p = hn::LoadU(d, row.p.data() + x);
     const KeyErrors e = ErrorsOfKeys(a, k, row, x);
-    unknown = hn::Max(unknown, e.unknown);
-    const V grown = hn::Expm1(d, e.delta), shrunk = hn::Div(p, hn::Add(Constant(1), grown));
+    const V most = hn::Add(hn::Sub(hn::LoadU(d, row.z.data() + x), Constant(row.lse)), e.delta);
+    unknown = hn::Or(
+        unknown, hn::And(hn::Gt(e.delta, Constant(kUnknown)), hn::Gt(most, Constant(kNoWeight))));
+    const V grown = hn::Expm1(d, hn::Min(e.delta, Constant(kUnknown))),
+            shrunk = hn::Div(p, hn::Add(Constant(1), grown));
     const V spread = hn::Mul(p, grown);
     up = hn::Add(up, spread);
     kept = hn::Add(kept, shrunk);
     down = hn::MulAdd(shrunk, grown, down);
     max_p_delta = hn::Max(max_p_delta, hn::Mul(p, e.delta));
     hn::StoreU(e.delta, d, terms.delta.data() + x);
-    const auto is_known = hn::Eq(e.unknown, hn::Zero(d));
-    hn::StoreU(hn::IfThenElse(is_known, spread, Constant(kCarriesAll)), d, terms.spread.data() + x);
+    hn::StoreU(spread, d, terms.spread.data() + x);
 
-    const V noise = hn::Mul(p, hn::Sqrt(e.variance));
+    // exp(d) - 1 <= d expm1(Delta) / Delta: a key may gain more than d of what it weighs.
+    const V bent =
+        hn::IfThenElse(hn::Gt(e.delta, Constant(kNotLinear)), hn::Div(grown, e.delta), Constant(1));
+    const V weight = hn::Mul(p, bent);
+    const V noise = hn::Mul(weight, hn::Sqrt(e.variance));
     noise_square = hn::MulAdd(noise, noise, noise_square);
     hn::StoreU(noise, d, terms.noise.data() + x);
-    coherent = hn::MulAdd(p, hn::Sqrt(e.coherent_square), coherent);
+    coherent = hn::MulAdd(weight, hn::Sqrt(e.coherent_square), coherent);
 
     V eps = hn::Zero(d);
     if (a.profile.u_p > 0) {
@@ -197,7 +265,7 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
     small_l = hn::Add(small_l, hn::IfThenZeroElse(counted, p));
 
     V damped = p;
-    if (a.has_softcap) damped = hn::Mul(p, hn::LoadU(d, row.damping.data() + x));
+    if (a.softcap > 0) damped = hn::Mul(p, hn::LoadU(d, row.damping.data() + x));
     const V ps = hn::Mul(damped, hn::LoadU(d, row.s.data() + x));
     along_scale = hn::Add(along_scale, ps);
     hn::StoreU(ps, d, terms.along_scale.data() + x);
@@ -211,21 +279,19 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
   sums.n_l = Sum(n_l), sums.small_l = Sum(small_l);
   sums.coherent = Sum(coherent);
   sums.max_p_delta = hn::GetLane(hn::MaxOfLanes(d, max_p_delta));
-  sums.unknown = hn::GetLane(hn::MaxOfLanes(d, unknown));
   sums.eps_sum = Sum(eps_sum), sums.eps_square = Sum(eps_square);
   sums.noise_square = Sum(noise_square);
   sums.along_scale = Sum(along_scale), sums.along_alibi = Sum(along_alibi);
-  double sink_grown = 0;
-  bool sink_is_unknown = false;
+  double sink_delta = 0, sink_grown = 0;
+  bool is_uncertain = !hn::AllFalse(d, unknown);
   sums.has_sink = row.has_sink;
   if (row.has_sink) {
     // One more key with v = 0: its score is exact.
     const double sizes = std::fabs(row.sink) + k.m_abs + std::fabs(row.sink - row.m) + k.lse_abs;
     const double common = 2 * a.u * sizes + a.profile.e_exp;
-    const double whole = common + a.profile.e_exp * sums.max_updates;
-    const double delta = std::min(whole, kUnknown);
-    sink_is_unknown = whole > kUnknown && row.sink - row.lse + whole > kNoWeight;
-    if (sink_is_unknown) sums.unknown = std::max(sums.unknown, whole);
+    sink_delta = common + a.profile.e_exp * sums.max_updates;
+    is_uncertain |= sink_delta > kUnknown && row.sink - row.lse + sink_delta > kNoWeight;
+    const double delta = std::min(sink_delta, kUnknown);
     sink_grown = row.sink_p * std::expm1(delta);
     grown += sink_grown;
     remaining += row.sink_p * std::exp(-delta);
@@ -235,14 +301,15 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
     sums.max_p_delta = std::max(sums.max_p_delta, row.sink_p * delta);
     (row.sink_p > lost_below ? sums.n_l : sums.small_l) += row.sink_p > lost_below ? 1 : row.sink_p;
   }
+  if (is_uncertain || grown > kSaysLittle * remaining) {
+    BoundByLargestWeights(row, sink_delta, terms, sums);
+    return sums;
+  }
   sums.growth = std::max(std::log1p(grown), lost < 0.5 ? -std::log1p(-lost) : -std::log(remaining));
-  sums.growth = std::max(sums.growth, sums.unknown);
-  sums.sink_spread = sink_is_unknown ? 1 : sink_grown / remaining;
+  sums.sink_spread = sink_grown / remaining;
   for (std::size_t x = 0; x < row.n; x += hn::Lanes(d)) {
     const V spread = hn::LoadU(d, terms.spread.data() + x);
-    const V share = hn::Mul(spread, Constant(1 / remaining));
-    const auto carries_all = hn::Eq(spread, Constant(kCarriesAll));
-    hn::StoreU(hn::IfThenElse(carries_all, Constant(1), share), d, terms.spread.data() + x);
+    hn::StoreU(hn::Mul(spread, Constant(1 / remaining)), d, terms.spread.data() + x);
   }
   return sums;
 }

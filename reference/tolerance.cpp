@@ -34,16 +34,16 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   const double o = std::fabs(sums.o[c]), X = sums.abs_sum[c], W2 = sums.square_sum[c];
   const double n_c = row.n - sums.num_small[c], small_c = sums.small[c];
   const double kappa = row.kappa;
-  const double lost = profile.eta_exp / row.l * (sums.distance[c] + (row.sink_spread > 0 ? o : 0));
+  const double lost = profile.eta_exp / row.l * (sums.distance[c] + (row.has_sink ? o : 0));
   // Each product, the division by l and the dropout factor may underflow; so may v on its way in.
   const double underflow = 4 * profile.eta_acc * (row.n + 2) + profile.eta_in * a.keep_factor;
   const double common = a.keep_error + merge_error(a, row.n + (row.has_sink ? 1 : 0), row.lse);
 
-  const double reach = row.sink_spread > 0 ? std::max(sums.reach[c], o) : sums.reach[c];
+  const double reach = row.has_sink ? std::max(sums.reach[c], o) : sums.reach[c];
   const double E_soft = std::min(sums.spread[c] + row.sink_spread * o, reach);
   // Where any key may take over, what is rounded is no longer weighted by p: an average of |x| is
   // at most E_soft + |o|, and max |x| <= reach + |o|.
-  const bool may_be_taken_over = row.unknown > 0 || E_soft == reach;
+  const bool may_be_taken_over = row.is_uncertain || E_soft == reach;
   const double beyond = may_be_taken_over ? std::max(E_soft + o - X, 0.0) : 0;
   const double acc = g(a, n_c + 2, kappa) * X + sums.abs_small[c] +
                      (g(a, row.n_l + 2, kappa) + row.small_l) * o + 3 * u * o + lost;

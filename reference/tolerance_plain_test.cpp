@@ -23,9 +23,10 @@ using testing_support::Random;
 
 struct Key {
   Real s = 0, A = 0, Q2 = 0, A_rope = 0, Q2_rope = 0, t = 1, c = 0, alibi = 0, bias = 0, z = 0;
-  Real p = 0, Delta = 0, unknown = 0, D = 0, vz = 0, eps = 0, eps_o = 0;
+  Real slope = 1, p = 0, Delta = 0, share = 0, bent = 1, vz = 0, eps = 0, eps_o = 0;
   std::int64_t row = 0;
   std::vector<Real> x;  ///< f v
+  Real weight() const { return p * bent; }
 };
 
 struct Twin {
@@ -98,9 +99,8 @@ void add_key(Twin& twin, const Rows& rows, std::int64_t b, std::int64_t h, std::
   const Real before = problem.alibi_inside_softcap ? key.s + key.alibi : key.s;
   key.c = before;
   if (problem.softcap > 0) {
-    const Real tanh = std::tanh(before / problem.softcap);
-    key.c = problem.softcap * tanh;
-    key.t = 1 - tanh * tanh;
+    key.c = problem.softcap * std::tanh(before / problem.softcap);
+    key.t = std::pow(std::cosh(before / problem.softcap), Real(-2));
   }
   key.z = key.c + (problem.alibi_inside_softcap ? 0 : key.alibi) + key.bias;
   const bool kept = !twin.inputs.keep.present || twin.inputs.keep.at(b, h, i, j) != 0;
@@ -144,15 +144,25 @@ void add_errors(Twin& twin, Key& key) {
   const Real lse = std::fabs(twin.lse), s = std::fabs(key.s), c = std::fabs(key.c);
 
   Real damped = twin.g(d) * key.A + 3 * u * s + 3 * std::sqrt(Real(2)) * twin.u_rope * key.A_rope +
-                2 * f.u_in * (key.A + s);
+                2 * f.u_in * (key.A + key.A_rope + s);
   Real damped2 = u2 * f.c_acc * f.c_acc * (d / 3 * (s * s + key.Q2) + key.Q2 + 2 * s * s) +
-                 2 * twin.u_rope * twin.u_rope * key.Q2_rope + 2 * f.u_in * f.u_in * key.Q2;
+                 2 * twin.u_rope * twin.u_rope * key.Q2_rope +
+                 2 * f.u_in * f.u_in * (key.Q2 + key.Q2_rope);
   if (alibi && inside) {
     damped += 3 * u * std::fabs(key.alibi) + u * std::fabs(key.s + key.alibi);
     damped2 += u2 * (3 * key.alibi * key.alibi + (key.s + key.alibi) * (key.s + key.alibi));
   }
-  key.Delta = key.t * damped;
-  key.vz = key.t * key.t * damped2;
+  key.Delta = damped;
+  if (problem.softcap > 0) {
+    // The cap bends most on the way from the score towards 0: tanh a - tanh(a - r) =
+    // sinh r / (cosh a cosh(a - r)).
+    const Real cap = problem.softcap, r = damped / cap;
+    const Real a = std::fabs(inside ? key.s + key.alibi : key.s) / cap;
+    const Real both = std::cosh(a) * std::cosh(a - r);
+    key.Delta = cap * std::sinh(r) / both;
+    key.slope = std::cosh(r) / both;
+  }
+  key.vz = key.slope * key.slope * damped2;
   if (problem.softcap > 0) key.Delta += 6 * u * c, key.vz += 12 * u2 * c * c;
   if (bias || (alibi && !inside)) key.Delta += u * z, key.vz += u2 * z * z;
   if (alibi && !inside) {
@@ -165,17 +175,16 @@ void add_errors(Twin& twin, Key& key) {
       key.vz += u2 * partial * partial;
     }
   }
-  const Real stored = std::max(z, key.t * s);
+  const Real stored = std::max(z, key.slope * s);
   if (f.u_score > 0) {
-    key.Delta += f.u_score * stored + f.eta_score;
+    key.Delta += f.u_score * (stored + key.Delta) + f.eta_score;
     key.vz += f.u_score * f.u_score * stored * stored + f.eta_score * f.eta_score;
   }
   const Real rescale = twin.worst ? twin.R : std::min(twin.R, 2 * std::sqrt(twin.R));
   key.Delta += 2 * u * (z + m + below + lse) + f.e_exp + f.e_exp * rescale;
   key.vz += u2 * (2 * z * z + 2 * m * m + 2 * below * below + 2 * lse * lse) +
             f.e_exp * f.e_exp * (1 + twin.R);
-  if (key.Delta > 300 && key.z - twin.lse + key.Delta > -700) key.unknown = key.Delta;
-  key.Delta = std::min(key.Delta, Real(300));
+  key.bent = key.Delta > 0.05L ? std::expm1(key.Delta) / key.Delta : 1;
   if (f.u_p > 0) key.eps = std::max<Real>(f.u_p * key.p, f.eta_p / (f.p_normalised ? 1 : twin.l));
   key.eps_o = key.eps + (problem.dropout_p > 0 ? u * key.p : 0);
 }
@@ -225,43 +234,44 @@ RowTolerance tolerances(Twin& twin) {
                 n) /
                n;
 
-  Real up = 0, down = 0, n_l = 0, small_l = 0, eps = 0, noise = 0, along = 0, along_alibi = 0;
+  Real up = 0, remaining = 0, n_l = 0, small_l = 0, eps = 0, noise = 0, along = 0, along_alibi = 0;
   Real coherent = 0, largest = 0;
   for (const Key& key : twin.keys) {
-    up += key.p * std::expm1(key.Delta), down += key.p * std::expm1(-key.Delta);
+    up += key.p * std::expm1(key.Delta), remaining += key.p * std::exp(-key.Delta);
     const bool counted = twin.worst || key.p > 2 * u;
     (counted ? n_l : small_l) += counted ? 1 : key.p;
-    eps += key.eps, noise += key.p * key.p * key.vz;
+    eps += key.eps, noise += key.weight() * key.weight() * key.vz;
     along += key.p * key.s * key.t;
     along_alibi += key.p * (twin.problem.alibi_inside_softcap ? key.t : 1) * key.alibi;
-    coherent += key.p * key.t *
-                std::sqrt(f.u_in * f.u_in * key.Q2 + twin.u_rope * twin.u_rope * key.Q2_rope);
+    coherent += key.weight() * key.slope *
+                std::sqrt(f.u_in * f.u_in * (key.Q2 + key.Q2_rope) +
+                          twin.u_rope * twin.u_rope * key.Q2_rope);
     largest = std::max(largest, key.p * key.Delta);
   }
-  Real unknown = 0;
-  for (const Key& key : twin.keys) unknown = std::max(unknown, key.unknown);
-  Real sink_D = 0, sink_noise = 0;
-  bool unknown_sink = false;
+  Real sink_Delta = 0, sink_share = 0, sink_noise = 0, sink = 0;
   if (twin.has_sink) {
-    const Real sink = std::log(twin.sink_p) + twin.lse;
+    sink = std::log(twin.sink_p) + twin.lse;
     const Real common =
         2 * u *
             (std::fabs(sink) + std::fabs(twin.m) + std::fabs(sink - twin.m) + std::fabs(twin.lse)) +
         f.e_exp;
-    const Real whole = common + f.e_exp * twin.R;
-    unknown_sink = whole > 300 && sink - twin.lse + whole > -700;
-    if (unknown_sink) unknown = std::max(unknown, whole);
-    const Real Delta = std::min<Real>(whole, 300);
-    up += twin.sink_p * std::expm1(Delta), down += twin.sink_p * std::expm1(-Delta);
+    sink_Delta = common + f.e_exp * twin.R;
+    up += twin.sink_p * std::expm1(sink_Delta), remaining += twin.sink_p * std::exp(-sink_Delta);
     const bool counted = twin.worst || twin.sink_p > 2 * u;
     (counted ? n_l : small_l) += counted ? 1 : twin.sink_p;
-    sink_D = std::expm1(Delta), sink_noise = twin.sink_p * common;
+    sink_noise = twin.sink_p * common;
     noise += sink_noise * sink_noise;
-    largest = std::max(largest, twin.sink_p * Delta);
+    largest = std::max(largest, twin.sink_p * sink_Delta);
   }
-  const Real growth = std::max({std::log1p(up), -std::log1p(down), unknown});
-  sink_D /= 1 + down;
-  for (Key& key : twin.keys) key.D = std::expm1(key.Delta) / (1 + down);
+  // Long double holds exp(11,000), which no drawn score needs.
+  const Real growth = std::max(std::log1p(up), -std::log(remaining));
+  const bool uncertain = up > 1e3 * remaining;
+  const auto share = [&](Real p, Real Delta) {
+    return uncertain ? std::min<Real>(p * std::exp(Delta) / remaining, 1)
+                     : p * std::expm1(Delta) / remaining;
+  };
+  for (Key& key : twin.keys) key.share = share(key.p, key.Delta);
+  if (twin.has_sink) sink_share = share(twin.sink_p, sink_Delta);
   const bool first_order = !twin.worst && growth <= 0.02 && largest <= 0.05;
 
   RowTolerance row;
@@ -274,7 +284,7 @@ RowTolerance tolerances(Twin& twin) {
   row.lse.stat = row.lse.mixed;
   if (first_order) {
     const Real both = grouped(
-        twin.keys, [](const Key& k) { return k.p * std::sqrt(k.vz); }, equal_apart);
+        twin.keys, [](const Key& k) { return k.weight() * std::sqrt(k.vz); }, equal_apart);
     Real variance = std::max(noise, both) + u * u * (n_l * twin.kappa / 2 + 3);
     if (f.l_from_rounded)
       variance += grouped(
@@ -302,7 +312,7 @@ RowTolerance tolerances(Twin& twin) {
     Real along_c = 0, along_alibi_c = 0;
     for (const Key& key : twin.keys) {
       const Real apart = key.x[c] - o, weighted = key.p * key.x[c];
-      E += (key.unknown > 0 ? 1 : key.p * key.D) * std::fabs(apart);
+      E += key.share * std::fabs(apart);
       reach = std::max(reach, std::fabs(apart));
       distance += std::fabs(apart);
       rounding += key.eps_o * std::max(std::fabs(key.x[c]), f.p_normalised ? 0 : std::fabs(apart));
@@ -315,15 +325,14 @@ RowTolerance tolerances(Twin& twin) {
     }
     const Real a = std::fabs(o);
     if (twin.has_sink) {
-      E += (unknown_sink ? 1 : twin.sink_p * sink_D) * a;
+      E += sink_share * a;
       reach = std::max(reach, a);
       distance += a;
     }
     const Real lost = f.eta_exp / twin.l * distance,
                underflow = 4 * f.eta_acc * (n + 2) + f.eta_in * twin.F;
     // |x| on average is at most E + |o|, where any key may carry the row.
-    const Real beyond =
-        E < reach && unknown == 0 ? 0 : std::max<Real>(std::min(E, reach) + a - X, 0);
+    const Real beyond = E < reach && !uncertain ? 0 : std::max<Real>(std::min(E, reach) + a - X, 0);
     const Real taken_over = (twin.g(n_c + 2, twin.kappa) + f.u_in + f.u_p) * beyond;
     const Real mixed = taken_over + std::min(E, reach) + rounding +
                        twin.g(n_c + 2, twin.kappa) * X + abs_small +
@@ -335,7 +344,7 @@ RowTolerance tolerances(Twin& twin) {
     if (first_order) {
       const Real V1 =
           grouped(
-              twin.keys, [&](const Key& k) { return k.p * std::sqrt(k.vz) * (k.x[c] - o); },
+              twin.keys, [&](const Key& k) { return k.weight() * std::sqrt(k.vz) * (k.x[c] - o); },
               equal_apart) +
           sink_noise * sink_noise * o * o;
       const Real VP =
