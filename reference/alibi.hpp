@@ -22,7 +22,8 @@ T standard_slope(std::int64_t h, std::int64_t num_heads) {
 }
 
 /// slopes[b|0, h].
-inline double slope_at(const AttentionInputs& inputs, std::int64_t b, std::int64_t h) {
+template <class T>
+T slope_at(const RealTensors<T>& inputs, std::int64_t b, std::int64_t h) {
   return inputs.slopes.values[inputs.slopes.broadcast_index(b, h, 0, 0)];
 }
 

@@ -36,8 +36,8 @@ T keep_factor(const AttentionProblem& problem, const AttentionInputs& inputs, st
 }
 
 /// The mean of v over the real key rows of query row i's segment; 0 where there is none.
-template <Number T>
-std::vector<T> mean_value(const AttentionProblem& problem, const AttentionInputs& inputs,
+template <Number T, class V>
+std::vector<T> mean_value(const AttentionProblem& problem, const RealTensors<V>& inputs,
                           const Segment& segment, std::int64_t b, std::int64_t h) {
   std::vector<T> mean(static_cast<std::size_t>(problem.v_head_dim), T(0.0));
   for (std::int64_t j = segment.k0; j < segment.k1; ++j) {
@@ -50,8 +50,8 @@ std::vector<T> mean_value(const AttentionProblem& problem, const AttentionInputs
 }
 
 /// An empty row without a sink: the convention of the problem. `unspecified` gives 0, not judged.
-template <Number T>
-void fill_empty(const AttentionProblem& problem, const AttentionInputs& inputs,
+template <Number T, class V>
+void fill_empty(const AttentionProblem& problem, const RealTensors<V>& inputs,
                 const Segment& segment, std::int64_t b, std::int64_t h, ForwardRow<T>& row) {
   switch (problem.empty_output) {
     case EmptyOutput::zero:
@@ -68,9 +68,12 @@ void fill_empty(const AttentionProblem& problem, const AttentionInputs& inputs,
 }
 
 /// Row (b, h, i). A row with a NaN or Inf that counts is NaN throughout and `unspecified`.
-template <Number T>
+/// `values` holds the numbers, and `inputs` says what is there: the same ones, unless the function
+/// is followed away from the given point.
+template <Number T, class V>
 ForwardRow<T> forward_row(const AttentionProblem& problem, const AttentionInputs& inputs,
-                          const Rows& rows, std::int64_t b, std::int64_t h, std::int64_t i) {
+                          const RealTensors<V>& values, const Rows& rows, std::int64_t b,
+                          std::int64_t h, std::int64_t i) {
   using std::exp, std::log;
   const std::vector<std::int64_t> visible = visible_keys(problem, inputs, rows, b, h, i);
 
@@ -84,37 +87,37 @@ ForwardRow<T> forward_row(const AttentionProblem& problem, const AttentionInputs
     row.lse = quiet_nan<T>();
     return row;
   }
-  const double sink = sink_at(inputs, h);
+  const T sink(sink_at(values, h));
   if (row.kind == RowKind::empty_sink) {
-    row.lse = T(sink);
+    row.lse = sink;
     return row;
   }
   if (row.kind == RowKind::empty) {
-    fill_empty(problem, inputs, rows.of_query(i), b, h, row);
+    fill_empty(problem, values, rows.of_query(i), b, h, row);
     return row;
   }
 
   // Steps 0 to 3.
   const std::int64_t query_position = qpos(rows.of_query(i), i);
-  const std::vector<T> q = positioned_row<T>(problem, inputs.q, b, h, i, query_position);
+  const std::vector<T> q = positioned_row<T>(problem, values.q, b, h, i, query_position);
   const T scale = exact_scale<T>(problem);
   std::vector<T> z;
   for (const std::int64_t j : visible) {
     if (bias_hides(inputs, b, h, i, j)) continue;  // step 4
     row.keys.push_back(j);
-    z.push_back(score_terms<T>(problem, inputs, rows, b, h, i, j, q, query_position, scale).z);
+    z.push_back(score_terms<T>(problem, values, rows, b, h, i, j, q, query_position, scale).z);
   }
 
   // Step 5: lse = m + ln(sum_j exp(z_j - m) + [sink] exp(sink - m)), with m the largest of them.
   T m = -infinity<T>();
   for (const T& x : z) m = std::max(m, x);
-  if (T(sink) > m) m = T(sink);
+  if (sink > m) m = sink;
   T sum(0.0);
   for (const T& x : z) {
     row.weights.push_back(exp(T(x - m)));
     sum += row.weights.back();
   }
-  if (sink_at(inputs, h) > -infinity<double>()) sum += exp(T(T(sink) - m));
+  if (sink_at(inputs, h) > -infinity<double>()) sum += exp(T(sink - m));
   row.lse = m + log(sum);
 
   // Step 6: P = exp(z - lse) = exp(z - m) / sum.
@@ -124,10 +127,16 @@ ForwardRow<T> forward_row(const AttentionProblem& problem, const AttentionInputs
   for (std::size_t n = 0; n < row.keys.size(); ++n) {
     const std::int64_t j = row.keys[n];
     const T weight = keep_factor<T>(problem, inputs, b, h, i, j) * row.weights[n];
-    const std::vector<T> v = read_row<T>(inputs.v, b, kv_head(problem, h), j);
+    const std::vector<T> v = read_row<T>(values.v, b, kv_head(problem, h), j);
     for (std::size_t c = 0; c < v.size(); ++c) row.o[c] += weight * v[c];
   }
   return row;
+}
+
+template <Number T>
+ForwardRow<T> forward_row(const AttentionProblem& problem, const AttentionInputs& inputs,
+                          const Rows& rows, std::int64_t b, std::int64_t h, std::int64_t i) {
+  return forward_row<T, double>(problem, inputs, inputs, rows, b, h, i);
 }
 
 }  // namespace attest

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "reference/gradients.hpp"
 #include "reference/multiprecision.hpp"
 #include "reference/t5.hpp"
 
@@ -151,6 +152,22 @@ ExactRow definition_row_second_opinion(const AttentionProblem& problem,
                                        const AttentionInputs& inputs, std::int64_t b,
                                        std::int64_t h, std::int64_t i) {
   return exact_row(forward_row<BinFloat50>(problem, inputs, rows_of(problem, b), b, h, i), true);
+}
+
+RealTensors<ExactNumber> definition_gradients(const AttentionProblem& problem,
+                                              const AttentionInputs& inputs) {
+  free_caches_with_thread();
+  const RealTensors<Mpfr50> exact = gradients<Mpfr50>(problem, inputs);
+  const auto numbers = [](const Dense<Mpfr50>& from) {
+    Dense<ExactNumber> to;
+    if (!from.present) return to;
+    to = Dense<ExactNumber>(from.shape);
+    for (std::size_t x = 0; x < from.values.size(); ++x)
+      to.values[x] = exact_number(from.values[x], false);
+    return to;
+  };
+  return {numbers(exact.q),    numbers(exact.k),      numbers(exact.v),
+          numbers(exact.bias), numbers(exact.slopes), numbers(exact.sink)};
 }
 
 RowTrace trace_row(const AttentionProblem& problem, const AttentionInputs& inputs, std::int64_t b,

@@ -35,6 +35,11 @@ ExactRow definition_row_second_opinion(const AttentionProblem& problem,
                                        const AttentionInputs& inputs, std::int64_t b,
                                        std::int64_t h, std::int64_t i);
 
+/// All gradients of docs/semantics.md section 5 at 50 digits, for inputs.d_o and inputs.d_lse. NaN
+/// where a row that is not judged by value has a part in it.
+RealTensors<ExactNumber> definition_gradients(const AttentionProblem& problem,
+                                              const AttentionInputs& inputs);
+
 /// Every intermediate of one row, for `attest explain`. Entries of invisible keys hold what they
 /// would have been.
 struct RowTrace {

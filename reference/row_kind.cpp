@@ -19,10 +19,6 @@ bool finite_row(const Dense<double>& tensor, std::int64_t b, std::int64_t h, std
 
 }  // namespace
 
-double sink_at(const AttentionInputs& inputs, std::int64_t h) {
-  return inputs.sink.present ? inputs.sink.values[inputs.sink.index(0, h, 0, 0)] : -kInfinity;
-}
-
 std::vector<std::int64_t> visible_keys(const AttentionProblem& problem,
                                        const AttentionInputs& inputs, const Rows& rows,
                                        std::int64_t b, std::int64_t h, std::int64_t i) {

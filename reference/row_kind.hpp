@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "reference/expected.hpp"
@@ -31,7 +32,11 @@ RowKind row_kind(const AttentionProblem& problem, const AttentionInputs& inputs,
                  const std::vector<std::int64_t>& visible);
 
 /// sink_h, or -inf for none.
-double sink_at(const AttentionInputs& inputs, std::int64_t h);
+template <class T>
+T sink_at(const RealTensors<T>& inputs, std::int64_t h) {
+  if (!inputs.sink.present) return -std::numeric_limits<T>::infinity();
+  return inputs.sink.values[inputs.sink.index(0, h, 0, 0)];
+}
 
 /// A bias so low that it is meant as a mask: at most half of the storage type's lowest number.
 inline bool is_finite_mask(DType type, double bias) { return bias <= -limits(type).max_finite / 2; }

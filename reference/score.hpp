@@ -15,9 +15,8 @@
 namespace attest {
 
 /// Row (b, h, row) of q, k or v: its channels as T.
-template <Number T>
-std::vector<T> read_row(const Dense<double>& tensor, std::int64_t b, std::int64_t h,
-                        std::int64_t row) {
+template <Number T, class V>
+std::vector<T> read_row(const Dense<V>& tensor, std::int64_t b, std::int64_t h, std::int64_t row) {
   const std::size_t first = tensor.index(b, h, row, 0);
   const auto channels = static_cast<std::size_t>(tensor.shape[3]);
   std::vector<T> values;
@@ -27,8 +26,8 @@ std::vector<T> read_row(const Dense<double>& tensor, std::int64_t b, std::int64_
 }
 
 /// Step 0: a row of q or k, rotated to its position where the problem has RoPE.
-template <Number T>
-std::vector<T> positioned_row(const AttentionProblem& problem, const Dense<double>& tensor,
+template <Number T, class V>
+std::vector<T> positioned_row(const AttentionProblem& problem, const Dense<V>& tensor,
                               std::int64_t b, std::int64_t h, std::int64_t row,
                               std::int64_t position) {
   std::vector<T> values = read_row<T>(tensor, b, h, row);
@@ -68,8 +67,8 @@ struct ScoreTerms {
 };
 
 /// `q` is the positioned query row, `query_position` its position; j is a real key row.
-template <Number T>
-ScoreTerms<T> score_terms(const AttentionProblem& problem, const AttentionInputs& inputs,
+template <Number T, class V>
+ScoreTerms<T> score_terms(const AttentionProblem& problem, const RealTensors<V>& inputs,
                           const Rows& rows, std::int64_t b, std::int64_t h, std::int64_t i,
                           std::int64_t j, const std::vector<T>& q, std::int64_t query_position,
                           const T& scale) {

@@ -141,9 +141,10 @@ inline bool visible(const AttentionProblem& problem, const AttentionInputs& inpu
 }
 
 /// bias[b,h,i,j], axes of size 1 broadcast; 0 where there is none.
-inline double bias_at(const AttentionInputs& inputs, std::int64_t b, std::int64_t h, std::int64_t i,
-                      std::int64_t j) {
-  return inputs.bias.present ? inputs.bias.values[inputs.bias.broadcast_index(b, h, i, j)] : 0;
+template <class T>
+T bias_at(const RealTensors<T>& inputs, std::int64_t b, std::int64_t h, std::int64_t i,
+          std::int64_t j) {
+  return inputs.bias.present ? inputs.bias.values[inputs.bias.broadcast_index(b, h, i, j)] : T(0);
 }
 
 /// Step 4: the other way for a score to be -inf.

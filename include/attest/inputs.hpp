@@ -43,16 +43,23 @@ struct Dense {
   }
 };
 
-struct AttentionInputs {
-  Dense<double> q;             ///< [B, Hq, Lq, D]
-  Dense<double> k;             ///< [B, Hkv, Lk, D]
-  Dense<double> v;             ///< [B, Hkv, Lk, Dv]
-  Dense<double> bias;          ///< [B|1, Hq|1, Lq|1, Lk|1], may hold -inf
-  Dense<double> slopes;        ///< [B|1, Hq, 1, 1]
-  Dense<double> sink;          ///< [1, Hq, 1, 1], may hold -inf
+/// The inputs that have a gradient, or the gradients themselves: the same shapes.
+template <class T>
+struct RealTensors {
+  Dense<T> q;       ///< [B, Hq, Lq, D]
+  Dense<T> k;       ///< [B, Hkv, Lk, D]
+  Dense<T> v;       ///< [B, Hkv, Lk, Dv]
+  Dense<T> bias;    ///< [B|1, Hq|1, Lq|1, Lk|1], may hold -inf
+  Dense<T> slopes;  ///< [B|1, Hq, 1, 1]
+  Dense<T> sink;    ///< [1, Hq, 1, 1], may hold -inf
+};
+
+struct AttentionInputs : RealTensors<double> {
   Dense<std::uint8_t> mask;    ///< [B|1, Hq|1, Lq|1, Lk|1], 1 = visible
   Dense<std::uint8_t> blocks;  ///< [B|1, Hq|1, ceil(Lq/block_q), ceil(Lk/block_k)], 1 = visible
   Dense<std::uint8_t> keep;    ///< [B, Hq, Lq, Lk], 1 = kept by dropout
+  Dense<double> d_o;           ///< backward: dO [B, Hq, Lq, Dv]
+  Dense<double> d_lse;         ///< backward: dLSE [B, Hq, Lq, 1]; absent: 0
 };
 
 }  // namespace attest

@@ -108,9 +108,9 @@ typedef struct attest_context {
 #define ATTEST_ROPE_INTERLEAVED 1 /* pairs of channels (2t, 2t+1) */
 #define ATTEST_ROPE_HALF 2        /* pairs of channels (t, t + rope_dim/2) */
 
-/* One attention forward call. With q, k, v, o, scale and both windows (-1) set and all else 0 it is
- * plain attention. Shapes are logical; the memory order is whatever the strides say. "Storage type"
- * is the element type of q. */
+/* One attention call, forward where nothing else is said. With q, k, v, o, scale and both windows
+ * (-1) set and all else 0 it is plain attention. Shapes are logical; the memory order is whatever
+ * the strides say. "Storage type" is the element type of q. */
 typedef struct attest_attention {
   uint32_t struct_size;
   uint32_t reserved; /* 0 */
@@ -167,6 +167,21 @@ typedef struct attest_attention {
   int32_t alibi_inside_softcap; /* 1: the ALiBi term is added before the softcap */
   int32_t rope;
   int32_t reserved_end; /* 0 */
+
+  /* backward: the gradients of dO.o + dLSE.lse. o and lse are inputs here, as the kernel's own
+   * forward wrote them (lse may be NULL where the kernel is not declared to give one). A gradient
+   * that is NULL is not wanted. Each has the shape of its input: what broadcasts there is summed,
+   * d_bias, d_alibi_slopes and d_sink over the batch too, d_k and d_v over the query heads that
+   * share a head. With RoPE d_q and d_k are gradients of q and k before the rotation. Every element
+   * is written; rows that nothing sees get 0. */
+  const DLTensor* d_o;   /* [B, Hq, Lq, Dv], storage type */
+  const DLTensor* d_lse; /* [B, Hq, Lq], type of lse, natural logarithm; NULL: 0 */
+  DLTensor* d_q;         /* storage type, like d_k, d_v and d_bias */
+  DLTensor* d_k;
+  DLTensor* d_v;
+  DLTensor* d_bias;
+  DLTensor* d_alibi_slopes; /* f32 (f64 for f64), like d_sink */
+  DLTensor* d_sink;
 } attest_attention;
 
 /* For components other than attention: named tensors and scalars. */

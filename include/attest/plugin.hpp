@@ -61,8 +61,13 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void forward(const attest_attention& problem, const Context& context) = 0;
+  /// The gradients that the problem asks for, from d_o, d_lse and what forward() wrote.
+  virtual void backward(const attest_attention& problem, const Context& context) {
+    (void)problem, (void)context;
+    throw Unsupported("backward is not served");
+  }
   /// Override to prepare, or to ask for workspace. Data pointers are not final yet. `operation` is
-  /// "forward".
+  /// "forward" or "backward".
   virtual std::unique_ptr<Plan> plan(const std::string& operation, const attest_attention& problem,
                                      const Context& context) {
     (void)operation, (void)problem, (void)context;
@@ -294,6 +299,15 @@ inline attest_status forward(void* state, void* plan, const attest_attention* pr
   });
 }
 
+inline attest_status backward(void* state, void* plan, const attest_attention* problem,
+                              attest_context* context) {
+  return guarded(context, [&] {
+    const attest_attention p = read_problem(problem);
+    if (!p.d_o) throw Invalid("d_o must be given");
+    static_cast<Kernel*>(state)->backward(p, read_context(context, plan));
+  });
+}
+
 template <class T>
 attest_plugin table(const char* name, const char* version, const char* declaration,
                     std::int32_t device_type = kDLCPU, std::int32_t alignment = 0) {
@@ -311,6 +325,7 @@ attest_plugin table(const char* name, const char* version, const char* declarati
   plugin.plan = &detail::plan;
   plugin.drop = &drop;
   plugin.forward = &detail::forward;
+  plugin.backward = &detail::backward;
   return plugin;
 }
 
