@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "reference/alibi.hpp"
+#include "reference/backward_fast.hpp"
 #include "reference/row_kind.hpp"
 #include "reference/row_terms.hpp"
 #include "reference/tolerance.hpp"
@@ -167,8 +168,8 @@ void write_values(const OracleCall& call, const RowPlace& place, Workspace& work
   expected.lse.radius[place.index] = error.lse;
 }
 
-void write_tolerances(const OracleCall& call, const RowPlace& place, Workspace& work,
-                      Expected& expected) {
+RowSums write_tolerances(const OracleCall& call, const RowPlace& place, Workspace& work,
+                         Expected& expected) {
   RowSums sums = row_terms(call.arithmetic, work.row, work.terms);
   find_groups(call.arithmetic, work.row, work.terms, sums, work.groups);
   channel_sums(call.arithmetic, work.row, work.terms, work.groups, work.head, work.sums);
@@ -185,6 +186,7 @@ void write_tolerances(const OracleCall& call, const RowPlace& place, Workspace& 
   expected.lse.t_mixed[place.index] = tolerance.mixed;
   expected.lse.t_stat[place.index] = tolerance.stat;
   expected.vagueness[place.index] = sums.max_p_delta;
+  return sums;
 }
 
 void gather_row(const OracleCall& call, const Segment& segment, const RowPlace& place,
@@ -205,40 +207,75 @@ void gather_row(const OracleCall& call, const Segment& segment, const RowPlace& 
   if (call.rules.alibi) fill_distances(call.problem, segment, place.i, lanes, row);
 }
 
-void judge_row(const OracleCall& call, const Rows& rows, const RowPlace& place,
-               std::size_t tile_row, bool query_is_finite, Workspace& work, Expected& expected) {
+/// The rows of the forward pass go on into the backward pass, where there is one.
+struct Pass {
+  const OracleCall& call;
+  const Rows& rows;
+  BackwardOracle* backward;
+};
+
+void give_up(const Pass& pass, const RowPlace& place, Expected& expected) {
+  write_unjudged(pass.call, place, expected);
+  if (pass.backward) pass.backward->spoil(pass.rows, place, expected);
+}
+
+/// Rows that need no arithmetic; false for the others.
+bool judge_special_row(const Pass& pass, const RowPlace& place, const Workspace& work,
+                       Expected& expected) {
+  const OracleCall& call = pass.call;
+  switch (expected.rows[place.index]) {
+    case RowKind::padding: write_padding(call, place, expected); return true;
+    case RowKind::empty: write_empty(call, pass.rows, place, expected); return true;
+    case RowKind::empty_sink:
+      write_empty_sink(call, place, expected);
+      if (pass.backward) pass.backward->add_empty_sink(place);
+      return true;
+    case RowKind::lowest_only:
+      write_lowest_only(call, place, work, expected);
+      if (pass.backward) pass.backward->spoil(pass.rows, place, expected);
+      return true;
+    case RowKind::unspecified: give_up(pass, place, expected); return true;
+    case RowKind::ordinary:
+    case RowKind::outside_domain: break;
+  }
+  return false;
+}
+
+void judge_row(const Pass& pass, const RowPlace& place, std::size_t tile_row, bool query_is_finite,
+               Workspace& work, Expected& expected) {
+  const OracleCall& call = pass.call;
+  const Rows& rows = pass.rows;
   RowKind& kind = expected.rows[place.index];
   kind = collect_keys(call, rows, place, query_is_finite, work);
   if ((kind != RowKind::padding && kind != RowKind::unspecified &&
        hidden_score_overflows(call, rows, place, tile_row, work)) ||
       (kind == RowKind::lowest_only && masked_score_overflows(call, tile_row, work))) {
     kind = RowKind::outside_domain;
-    write_unjudged(call, place, expected);
+    give_up(pass, place, expected);
     return;
   }
-  switch (kind) {
-    case RowKind::padding: write_padding(call, place, expected); return;
-    case RowKind::empty: write_empty(call, rows, place, expected); return;
-    case RowKind::empty_sink: write_empty_sink(call, place, expected); return;
-    case RowKind::lowest_only: write_lowest_only(call, place, work, expected); return;
-    case RowKind::unspecified: write_unjudged(call, place, expected); return;
-    case RowKind::ordinary:
-    case RowKind::outside_domain: break;
-  }
+  if (judge_special_row(pass, place, work, expected)) return;
   gather_row(call, rows.of_query(place.i), place, tile_row, work);
   call.engine.weigh(call.rules, work.row);
   if (outside_domain(call, work)) {
     kind = RowKind::outside_domain;
-    write_unjudged(call, place, expected);
+    give_up(pass, place, expected);
     return;
   }
   write_values(call, place, work, expected);
-  if (call.options.tolerance) write_tolerances(call, place, work, expected);
+  RowSums sums;
+  if (call.options.tolerance) sums = write_tolerances(call, place, work, expected);
+  if (!pass.backward) return;
+  const ForwardFindings findings{work.row,  work.terms,  call.options.tolerance ? &sums : nullptr,
+                                 work.sums, work.groups, work.head};
+  pass.backward->add_row(rows, place, findings, expected);
 }
 
 /// Query rows of one head, kTileRows at a time.
-void judge_head(const OracleCall& call, const Rows& rows, std::int64_t b, std::int64_t h,
-                Workspace& work, Expected& expected) {
+void judge_head(const Pass& pass, std::int64_t b, std::int64_t h, Workspace& work,
+                Expected& expected) {
+  const OracleCall& call = pass.call;
+  const Rows& rows = pass.rows;
   const AttentionProblem& problem = call.problem;
   const RotationTable* rotations = call.rules.rope ? &work.query_rotations : nullptr;
   for (std::int64_t first = 0; first < problem.q_len; first += kTileRows) {
@@ -259,7 +296,7 @@ void judge_head(const OracleCall& call, const Rows& rows, std::int64_t b, std::i
       const auto tile_row = static_cast<std::size_t>(i - first);
       const RowPlace place{
           b, h, i, static_cast<std::size_t>((b * problem.num_heads + h) * problem.q_len + i)};
-      judge_row(call, rows, place, tile_row, work.queries.finite[tile_row], work, expected);
+      judge_row(pass, place, tile_row, work.queries.finite[tile_row], work, expected);
     }
   }
 }
@@ -294,8 +331,11 @@ Expected expect(const AttentionProblem& problem, const AttentionInputs& inputs,
   set_keep_factor(problem, call);
   Expected expected;
   allocate(problem, options, expected);
+  if (inputs.d_o.present) allocate_gradients(inputs, expected);
   if (expected.rows.empty()) return expected;
   reserve(call, work);
+  std::unique_ptr<BackwardOracle> backward;
+  if (inputs.d_o.present) backward = make_backward_oracle(call);
 
   const std::int64_t group = problem.num_heads / problem.num_kv_heads;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
@@ -307,12 +347,15 @@ Expected expect(const AttentionProblem& problem, const AttentionInputs& inputs,
     for (std::int64_t kv = 0; kv < problem.num_kv_heads; ++kv) {
       load_head(problem, inputs, rows, b, kv, call.rules.rope ? &work.key_rotations : nullptr,
                 call.engine.rotate, work.head);
+      if (backward) backward->begin_head(rows, b, kv);
       for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
         if (call.rules.alibi) call.rules.slope = slope_at(inputs, b, h);
-        judge_head(call, rows, b, h, work, expected);
+        judge_head({call, rows, backward.get()}, b, h, work, expected);
       }
+      if (backward) backward->end_head(rows, b, kv, expected);
     }
   }
+  if (backward) backward->finish(expected);
   return expected;
 }
 

@@ -105,6 +105,17 @@ void ScoreTilePairs(const ColumnMajor& k, const ColumnMajor& q, std::size_t end_
   AbsoluteTile(k, q, count, tolerance, tile);
 }
 
+/// 1 - tanh^2 x, as TanhSlope() of doubles.
+HWY_INLINE Pair TanhSlope(Pair x) {
+  const Tag d;
+  const auto negative = hn::Lt(x.high, hn::Zero(d));
+  const Pair abs{hn::IfThenElse(negative, hn::Neg(x.high), x.high),
+                 hn::IfThenElse(negative, hn::Neg(x.low), x.low)};
+  const Pair E = Exp(d, Multiply(d, abs, hn::Set(d, -2.0)));
+  const Pair sum = Add(E, Constant(d, 1));
+  return Divide(d, Multiply(d, E, hn::Set(d, 4.0)), Multiply(d, sum, sum));
+}
+
 /// Steps 1 to 3 in pairs; z_low stands in row.s_low afterwards.
 void FinishScores(const ScoreRules& rules, RowScores& row) {
   const Tag d;
@@ -123,7 +134,7 @@ void FinishScores(const ScoreRules& rules, RowScores& row) {
     if (rules.softcap > 0) {
       const Pair argument = Divide(d, z, Constant(d, rules.softcap));
       const Pair tanh = Tanh(d, argument);
-      hn::StoreU(TanhSlope(argument.high), d, row.damping.data() + x);
+      StorePair(TanhSlope(argument), row.damping.data() + x, row.damping_low.data() + x);
       z = Multiply(d, tanh, hn::Set(d, rules.softcap));
     }
     hn::StoreU(z.high, d, row.capped.data() + x);

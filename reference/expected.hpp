@@ -3,6 +3,7 @@
 // element.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ struct ExpectedTensor {
 struct Expected {
   ExpectedTensor o;    ///< [B, Hq, Lq, Dv]
   ExpectedTensor lse;  ///< [B, Hq, Lq], natural logarithm; +-inf where the convention says so
-  std::vector<RowKind> rows;          ///< [B, Hq, Lq]
+  std::array<ExpectedTensor, kNumGradients> gradients;  ///< by Gradient; where inputs.d_o is there
+  std::vector<RowKind> rows;                            ///< [B, Hq, Lq]
   std::vector<double> o_low, o_high;  ///< [B, Hq, Lq, Dv] where some row is lowest_only, else empty
   /// sum_j p s t (v - o): the direction in which a wrong temperature moves o; for the bias test.
   /// [B, Hq, Lq, Dv]

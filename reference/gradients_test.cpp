@@ -15,7 +15,6 @@ namespace attest {
 namespace {
 
 using testing_support::Random;
-using testing_support::random_inputs;
 using testing_support::random_problem;
 
 /// dO.o + dLSE lse over the rows that hold anything: what dO and dLSE are gradients of.
@@ -61,23 +60,11 @@ struct Case {
   AttentionInputs inputs;
 };
 
-/// A small problem over all features, with gradients of its outputs to start from. One in four has
-/// no dLSE. Finite mask values leave the domain of judged gradients.
+/// A small problem over all features. Finite mask values leave the domain of judged gradients.
 Case random_case(std::uint64_t seed) {
-  Case drawn{random_problem(seed), {}};
-  AttentionProblem& p = drawn.problem;
-  if (p.bias == BiasKind::lowest) p.bias = BiasKind::neg_inf;
-  Random random(seed ^ 0x6772);
-  drawn.inputs = random_inputs(p, seed);
-  drawn.inputs.d_o = Dense<double>({p.batch, p.num_heads, p.q_len, p.v_head_dim});
-  for (double& x : drawn.inputs.d_o.values) x = random.value();
-  if (!random.one_in(4)) {
-    drawn.inputs.d_lse = Dense<double>({p.batch, p.num_heads, p.q_len, 1});
-    for (double& x : drawn.inputs.d_lse.values) x = random.value();
-  }
-  if (p.sink != SinkKind::none && random.one_in(3))
-    drawn.inputs.sink.values[0] = -infinity<double>();
-  return drawn;
+  AttentionProblem problem = random_problem(seed);
+  if (problem.bias == BiasKind::lowest) problem.bias = BiasKind::neg_inf;
+  return {problem, testing_support::random_backward_inputs(problem, seed)};
 }
 
 constexpr std::uint64_t kCases = 2000;

@@ -51,7 +51,7 @@ struct RowScores {
   Buffer<double> abs_dot;      ///< A = |scale| sum |q_c k_c|; before weigh(): without the scale
   Buffer<double> square_dot;   ///< Q2 = scale^2 sum (q_c k_c)^2; likewise
   Buffer<double> rope_abs, rope_square;  ///< the same over the norms of rotated pairs; with RoPE
-  Buffer<double> damping;                ///< t = 1 - tanh^2; with softcap
+  Buffer<double> damping, damping_low;   ///< t = 1 - tanh^2; with softcap
   Buffer<double> capped;                 ///< c of docs/semantics.md section 2
   Buffer<double> alibi, bias;            ///< with ALiBi, with a bias
   Buffer<double> z, p;
@@ -69,8 +69,8 @@ struct RowScores {
     key.reserve(keys);
     value.reserve(keys);
     for (Buffer<double>* buffer :
-         {&s, &abs_dot, &square_dot, &rope_abs, &rope_square, &damping, &capped, &alibi, &bias, &z,
-          &p, &p_error, &s_low, &weight_high, &weight_low})
+         {&s, &abs_dot, &square_dot, &rope_abs, &rope_square, &damping, &damping_low, &capped,
+          &alibi, &bias, &z, &p, &p_error, &s_low, &weight_high, &weight_low})
       buffer->reserve(keys);
   }
 };
@@ -78,6 +78,7 @@ struct RowScores {
 /// Sections 3.1 and 3.2, per key: what the sums over channels are weighted with.
 struct RowTerms {
   Buffer<double> delta;        ///< Delta, the relative error of one weight
+  Buffer<double> before_cap;   ///< e of docs/tolerance.md 3.1; with softcap
   Buffer<double> spread;       ///< p D, or the largest weight that the key can have
   Buffer<double> noise;        ///< p sqrt(vz)
   Buffer<double> eps;          ///< rounding of one P on its way to P.V
@@ -87,8 +88,8 @@ struct RowTerms {
   Buffer<double> lone_eps;     ///< eps, likewise
 
   void reserve(std::size_t keys) {
-    for (Buffer<double>* buffer :
-         {&delta, &spread, &noise, &eps, &along_scale, &along_alibi, &lone_noise, &lone_eps})
+    for (Buffer<double>* buffer : {&delta, &before_cap, &spread, &noise, &eps, &along_scale,
+                                   &along_alibi, &lone_noise, &lone_eps})
       buffer->reserve(keys);
   }
 };

@@ -37,7 +37,7 @@ constexpr double kSaysLittle = 1e3;
 constexpr double kNoWeight = -700;
 /// What Delta and vz add up of one vector of keys, in the order of docs/tolerance.md 3.1 and 3.4.
 struct KeyErrors {
-  V delta, variance, coherent_square;
+  V delta, variance, coherent_square, before_cap;
 };
 
 struct RowConstants {
@@ -147,6 +147,7 @@ HWY_INLINE KeyErrors ErrorsOfKeys(const Arithmetic& a, const RowConstants& k, co
   const V capped = hn::LoadU(d, row.capped.data() + x);
   V stored = hn::Abs(s);
   KeyErrors e = ScoreErrors(a, k, row, x);
+  e.before_cap = e.delta;
   if (a.softcap > 0) {
     const Damped damped = BehindSoftcap(a, row, x, e.delta);
     const V slope2 = Square(damped.slope);
@@ -237,6 +238,7 @@ RowSums RowTermsImpl(const Arithmetic& a, const RowScores& row, RowTerms& terms)
     down = hn::MulAdd(shrunk, grown, down);
     max_p_delta = hn::Max(max_p_delta, hn::Mul(p, e.delta));
     hn::StoreU(e.delta, d, terms.delta.data() + x);
+    hn::StoreU(e.before_cap, d, terms.before_cap.data() + x);
     hn::StoreU(spread, d, terms.spread.data() + x);
 
     // exp(d) - 1 <= d expm1(Delta) / Delta: a key may gain more than d of what it weighs.

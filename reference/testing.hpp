@@ -197,4 +197,19 @@ inline AttentionProblem random_problem(std::uint64_t seed) {
   return p;
 }
 
+/// The inputs of random_inputs() with dO and, but for one in four, dLSE; one sink in three is -inf.
+inline AttentionInputs random_backward_inputs(const AttentionProblem& p, std::uint64_t seed) {
+  AttentionInputs inputs = random_inputs(p, seed);
+  Random random(seed ^ 0x6772);
+  inputs.d_o = Dense<double>({p.batch, p.num_heads, p.q_len, p.v_head_dim});
+  for (double& x : inputs.d_o.values) x = random.value();
+  if (!random.one_in(4)) {
+    inputs.d_lse = Dense<double>({p.batch, p.num_heads, p.q_len, 1});
+    for (double& x : inputs.d_lse.values) x = random.value();
+  }
+  if (p.sink != SinkKind::none && random.one_in(3))
+    inputs.sink.values[0] = -std::numeric_limits<double>::infinity();
+  return inputs;
+}
+
 }  // namespace attest::testing_support

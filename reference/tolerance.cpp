@@ -7,9 +7,6 @@
 namespace attest {
 namespace {
 
-/// Squares below this have lost digits to underflow, and with them the variance.
-constexpr double kSmallestVariance = 0x1p-900;
-
 double square(double x) { return x * x; }
 
 /// T = T_pre + hu(|exact| + T_pre).
@@ -27,17 +24,43 @@ double merge_error(const Arithmetic& a, double keys, double lse) {
 
 bool is_nonlinear(const RowSums& row) { return row.growth > 0.02 || row.max_p_delta > 0.05; }
 
+namespace {
+
+/// Relative error that all keys of a row share.
+double shared_error(const Arithmetic& a, const RowSums& row) {
+  return a.keep_error + merge_error(a, row.n + (row.has_sink ? 1 : 0), row.lse);
+}
+
+/// What exp flushes to 0.
+double lost_mass(const Arithmetic& a, const RowSums& row, const ChannelSums& sums, std::size_t c) {
+  const double o = std::fabs(sums.o[c]);
+  return a.profile.eta_exp / row.l * (sums.distance[c] + (row.has_sink ? o : 0));
+}
+
+}  // namespace
+
+ChannelError channel_error(const Arithmetic& a, const RowSums& row, const ChannelSums& sums,
+                           std::size_t c) {
+  const double u = a.u, u2c2 = square(a.profile.c_acc * u), u_in = a.profile.u_in;
+  const double o = std::fabs(sums.o[c]), X = sums.abs_sum[c], W2 = sums.square_sum[c];
+  const double n_c = row.n - sums.num_small[c], kappa = row.kappa;
+  ChannelError error;
+  error.mixed = g(a, n_c + 2, kappa) * X + sums.abs_small[c] +
+                (g(a, row.n_l + 2, kappa) + row.small_l) * o + 3 * u * o +
+                lost_mass(a, row, sums, c) + u_in * X + shared_error(a, row) * o;
+  error.variance = u2c2 * ((n_c * kappa / 2 + 3) * (o * o + W2) + W2) +
+                   square(u) * (row.n_l * kappa / 2 + 3) * o * o + square(u_in) * W2;
+  return error;
+}
+
 Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums& sums,
                       std::size_t c, double unit) {
   const PrecisionProfile& profile = a.profile;
-  const double u = a.u, u2c2 = square(profile.c_acc * u), u_in = profile.u_in;
-  const double o = std::fabs(sums.o[c]), X = sums.abs_sum[c], W2 = sums.square_sum[c];
-  const double n_c = row.n - sums.num_small[c], small_c = sums.small[c];
-  const double kappa = row.kappa;
-  const double lost = profile.eta_exp / row.l * (sums.distance[c] + (row.has_sink ? o : 0));
+  const double u = a.u, u_in = profile.u_in;
+  const double o = std::fabs(sums.o[c]), X = sums.abs_sum[c];
+  const ChannelError error = channel_error(a, row, sums, c);
   // Each product, the division by l and the dropout factor may underflow; so may v on its way in.
   const double underflow = 4 * profile.eta_acc * (row.n + 2) + profile.eta_in * a.keep_factor;
-  const double common = a.keep_error + merge_error(a, row.n + (row.has_sink ? 1 : 0), row.lse);
 
   const double reach = row.has_sink ? std::max(sums.reach[c], o) : sums.reach[c];
   const double E_soft = std::min(sums.spread[c] + row.sink_spread * o, reach);
@@ -45,10 +68,8 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   // at most E_soft + |o|, and max |x| <= reach + |o|.
   const bool may_be_taken_over = row.is_uncertain || E_soft == reach;
   const double beyond = may_be_taken_over ? std::max(E_soft + o - X, 0.0) : 0;
-  const double acc = g(a, n_c + 2, kappa) * X + sums.abs_small[c] +
-                     (g(a, row.n_l + 2, kappa) + row.small_l) * o + 3 * u * o + lost;
-  const double taken_over = (g(a, n_c + 2, kappa) + u_in + profile.u_p) * beyond;
-  const double mixed = E_soft + sums.rounding[c] + acc + u_in * X + common * o + taken_over;
+  const double rounded = g(a, row.n - sums.num_small[c] + 2, row.kappa) + u_in + profile.u_p;
+  const double mixed = E_soft + sums.rounding[c] + error.mixed + rounded * beyond;
   const double mixed_pre = mixed * unit + underflow;
 
   Tolerance tolerance;
@@ -58,15 +79,13 @@ Tolerance tolerance_o(const Arithmetic& a, const RowSums& row, const ChannelSums
   if (a.worst_case || is_nonlinear(row)) return tolerance;
 
   const double V1 = sums.noise_variance[c] + square(row.sink_noise * o);
-  const double VP = sums.rounding_variance[c];
-  const double Va = u2c2 * ((n_c * kappa / 2 + 3) * (o * o + W2) + W2) +
-                    square(u) * (row.n_l * kappa / 2 + 3) * o * o + square(u_in) * W2;
-  const double variance = V1 + VP + Va;
+  const double variance = V1 + sums.rounding_variance[c] + error.variance;
   if (variance < kSmallestVariance) return tolerance;
   const double along =
       (2 * u + 3 * u_in) * std::fabs(sums.along_scale[c]) + 2 * u * std::fabs(sums.along_alibi[c]);
-  const double stat = kLambda * std::sqrt(variance) + along + std::fabs(small_c) + row.small_l * o +
-                      (3 * u + u_in + common) * o + lost;
+  const double stat = kLambda * std::sqrt(variance) + along + std::fabs(sums.small[c]) +
+                      row.small_l * o + (3 * u + u_in + shared_error(a, row)) * o +
+                      lost_mass(a, row, sums, c);
   tolerance.stat = rounded_out(stat * unit + underflow, exact, profile.u_out, profile.eta_out);
   return tolerance;
 }

@@ -8,10 +8,21 @@
 
 namespace attest {
 
+/// Squares below this have lost digits to underflow, and with them the variance: T_S is T_M.
+inline constexpr double kSmallestVariance = 0x1p-900;
+
 struct Tolerance {
   double mixed = 0;  ///< T_M
   double stat = 0;   ///< T_S
 };
+
+/// What averaging alone does to channel c of o, in the channel's units: `acc` and Va of
+/// docs/tolerance.md 3.3 and 3.4, with what all keys share.
+struct ChannelError {
+  double mixed = 0, variance = 0;
+};
+ChannelError channel_error(const Arithmetic& arithmetic, const RowSums& row,
+                           const ChannelSums& sums, std::size_t c);
 
 /// Channel c of o. `unit`: what the channel's sums are in units of (Head::unit times the dropout
 /// factor).

@@ -54,6 +54,21 @@ struct RealTensors {
   Dense<T> sink;    ///< [1, Hq, 1, 1], may hold -inf
 };
 
+/// A tensor of RealTensors, as gradients are named.
+enum class Gradient : std::uint8_t { q, k, v, bias, slopes, sink };
+inline constexpr std::size_t kNumGradients = 6;
+
+template <class T>
+Dense<T>& tensor_of(RealTensors<T>& tensors, Gradient which) {
+  Dense<T>* const all[] = {&tensors.q,    &tensors.k,      &tensors.v,
+                           &tensors.bias, &tensors.slopes, &tensors.sink};
+  return *all[static_cast<std::size_t>(which)];
+}
+template <class T>
+const Dense<T>& tensor_of(const RealTensors<T>& tensors, Gradient which) {
+  return tensor_of(const_cast<RealTensors<T>&>(tensors), which);
+}
+
 struct AttentionInputs : RealTensors<double> {
   Dense<std::uint8_t> mask;    ///< [B|1, Hq|1, Lq|1, Lk|1], 1 = visible
   Dense<std::uint8_t> blocks;  ///< [B|1, Hq|1, ceil(Lq/block_q), ceil(Lk/block_k)], 1 = visible

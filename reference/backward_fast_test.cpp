@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fast gradients against the definition: within their radius, and that far below the tolerance.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "attest/case_line.hpp"
+#include "reference/definition.hpp"
+#include "reference/expected.hpp"
+#include "reference/testing.hpp"
+
+namespace attest {
+namespace {
+
+using testing_support::random_backward_inputs;
+using testing_support::random_problem;
+
+constexpr const char* kNames[] = {"dQ", "dK", "dV", "dBias", "dSlope", "dSink"};
+
+PrecisionProfile profile_of(DType dtype) {
+  return *precision_preset(dtype == DType::f32 ? "f32" : "mma_f32acc", dtype);
+}
+
+struct Worst {
+  double error_over_radius = 0, radius_over_tolerance = 0;
+  std::int64_t judged = 0, spoilt = 0;
+};
+
+void compare(const AttentionProblem& problem, const AttentionInputs& inputs, Worst& worst) {
+  const Expected expected = expect(problem, inputs, profile_of(problem.dtype));
+  const RealTensors<ExactNumber> exact = definition_gradients(problem, inputs);
+  for (std::size_t n = 0; n < kNumGradients; ++n) {
+    const ExpectedTensor& fast = expected.gradients[n];
+    const Dense<ExactNumber>& slow = tensor_of(exact, static_cast<Gradient>(n));
+    ASSERT_EQ(fast.value.size(), slow.values.size());
+    for (std::size_t x = 0; x < fast.value.size(); ++x) {
+      if (std::isinf(fast.t_mixed[x])) {
+        ++worst.spoilt;
+        continue;
+      }
+      const ExactNumber& number = slow.values[x];
+      const double error = std::fabs((fast.value[x] - number.high) + (fast.low[x] - number.low));
+      ASSERT_LE(error, fast.radius[x]) << kNames[n] << "[" << x << "] of " << print_case(problem);
+      ++worst.judged;
+      if (error > 0)
+        worst.error_over_radius = std::max(worst.error_over_radius, error / fast.radius[x]);
+      const double tolerance = std::min(fast.t_mixed[x], fast.t_stat[x]);
+      if (fast.radius[x] > 0)
+        worst.radius_over_tolerance =
+            std::max(worst.radius_over_tolerance, fast.radius[x] / tolerance);
+    }
+  }
+}
+
+TEST(BackwardFast, WithinItsRadiusOfTheDefinition) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    Worst worst;
+    for (std::uint64_t seed = 0; seed < 400; ++seed) {
+      AttentionProblem problem = random_problem(seed);
+      problem.dtype = dtype;
+      compare(problem, random_backward_inputs(problem, seed), worst);
+      if (HasFailure()) return;
+    }
+    RecordProperty(std::string(name(dtype)) + " error/radius",
+                   std::to_string(worst.error_over_radius));
+    RecordProperty(std::string(name(dtype)) + " radius/T",
+                   std::to_string(worst.radius_over_tolerance));
+    EXPECT_LT(worst.radius_over_tolerance, dtype == DType::f64 ? 0.1 : 1e-3) << name(dtype);
+    EXPECT_GT(worst.error_over_radius, 1e-4);
+    EXPECT_GT(worst.judged, 10000);
+    EXPECT_LT(worst.spoilt, worst.judged / 5);
+  }
+}
+
+}  // namespace
+}  // namespace attest
