@@ -203,9 +203,12 @@ class Oracle final : public BackwardOracle {
       write_element(elements[c], profile().u_out, profile().eta_out, tensor, first + c);
   }
 
-  /// False where a size leaves the domain of the declared arithmetic.
+  /// False where a size leaves the domain of the declared arithmetic, or where the scores are so
+  /// uncertain that a kernel that forms them again may find weights e times as large.
   bool fill_keys(const BackwardCall<R>& at, const RowPlace& place, const Expected& expected,
                  BackwardSums& sums) {
+    if (at.forward.sums && (at.forward.sums->is_uncertain || at.forward.sums->growth > 1))
+      return false;
     const R keep = R(call_.keep_high) + R(call_.keep_low);
     load_weights(at, call_.arithmetic.has_dropout ? keep : R(1), keys_);
     const double f = call_.arithmetic.keep_factor, largest = at.largest();

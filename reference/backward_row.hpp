@@ -228,6 +228,8 @@ struct KeyError {
     const double rho = std::expm1(std::min(300.0, terms.delta[x] + rounding_z));
     const double growth = (1 + rho) * sums.lse_growth;
     const double p_variance = p > 0 ? squared(terms.noise[x] / p) + squared(rounding_z) : 0;
+    // A weight that may grow by more than its first order meets errors of y with what it grew to.
+    const double p_most = terms.delta[x] > 0.05 ? p * (1 + rho) : p;
     const double d_lse = std::fabs(sums.d_lse);
     const double y_error = g(a, width) * key.B + 2 * profile.u_in * key.B + a.keep_error * d_p +
                            2 * u * (d_p + D + d_lse);
@@ -237,28 +239,32 @@ struct KeyError {
         4 * u * u * (d_p * d_p + D * D + d_lse * d_lse);
     const double eta =
         profile.eta_p * std::max(1.0, 1 / std::max(std::fabs(at.call.rules.scale), 1e-30));
-    const auto rounded = [&](double d_s) {
-      return profile.u_p > 0 ? std::max(profile.u_p * d_s, eta) : 0;
-    };
-    const auto errors = [&](double d_s, double slope, Contribution<R>& to, double& shared) {
-      const double lost = profile.eta_exp * slope * std::fabs(y);
-      const double stored = rounded(d_s);
-      to.mixed = d_s * (rho + 4 * u) * sums.lse_growth + growth * slope * p * y_error + stored +
-                 profile.eta_acc + lost;
-      to.variance = d_s * d_s * (p_variance + 16 * u * u) + squared(slope * p) * y_variance +
-                    squared(stored) + squared(profile.eta_acc) + squared(lost);
+    // `slope` is t for dA and 1 for dZ, `change` how far the kernel's may be from it. What delta
+    // does through t stands in `shared`; through its change it is the key's own.
+    const auto errors = [&](double d_s, double slope, double change, Contribution<R>& to,
+                            double& shared) {
+      const double most = slope + change;
+      const double lost = profile.eta_exp * most * std::fabs(y);
+      const double bent = change > 0 ? d_z * (change + 8 * u * slope + 4 * u) : 0;
+      const double own = d_s * (rho + 4 * u) * sums.lse_growth +
+                         growth * (most * p * y_error + p * sums.ED * change + bent);
       shared = growth * slope * p * sums.ED + d_s * (sums.lse_growth - 1);
+      const double stored = profile.u_p > 0 ? std::max(profile.u_p * (d_s + own + shared), eta) : 0;
+      to.mixed = own + stored + profile.eta_acc + lost;
+      to.variance = d_s * d_s * (p_variance + 16 * u * u) + squared(most * p_most) * y_variance +
+                    (squared(p_most * change) + squared(slope * (p_most - p))) * sums.EDS +
+                    squared(stored) + squared(profile.eta_acc) + squared(lost);
+      if (change > 0) to.variance += squared(d_z) * (36 * u * u + squared(change / kLambda));
     };
-    errors(d_z, 1, key.d_z, key.shared_z);
-    errors(d_a, t, key.d_a, key.shared_a);
-    if (!capped) return;
-    double argument = row.s[x];
-    if (at.call.rules.alibi_inside) argument += row.alibi[x];
-    const double change = slope_change(std::fabs(argument) / at.call.rules.softcap, t,
-                                       terms.before_cap[x] / at.call.rules.softcap);
-    key.d_a.mixed += growth * d_z * (change + 8 * u * t + 4 * u);
-    key.d_a.variance += squared(d_z) * (36 * u * u + squared(change / kLambda));
-    key.shared_a += growth * p * sums.ED * change;
+    errors(d_z, 1, 0, key.d_z, key.shared_z);
+    double change = 0;
+    if (capped) {
+      double argument = row.s[x];
+      if (at.call.rules.alibi_inside) argument += row.alibi[x];
+      const double cap = at.call.rules.softcap;
+      change = slope_change(std::fabs(argument) / cap, t, terms.before_cap[x] / cap);
+    }
+    errors(d_a, t, change, key.d_a, key.shared_a);
   }
 };
 
