@@ -64,7 +64,7 @@ std::optional<std::string> first_difference(Subject& kernel, Subject& base, cons
     if (!proceed()) break;
     const std::optional<AttentionProblem> problem = problem_of(work, unit);
     if (!problem) continue;
-    if (unit.stream == WorkUnit::kShared && not_declared(work.declaration, *problem)) continue;
+    if (unit.is_shared() && not_declared(work.declaration, *problem)) continue;
     if (const auto apart = difference(kernel, base, *problem))
       return *apart + ": " + print_case(*problem);
   }

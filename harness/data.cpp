@@ -161,6 +161,16 @@ Dense<std::uint8_t> make_keep(const AttentionProblem& problem) {
   return tensor;
 }
 
+Dense<double> make_d_lse(const AttentionProblem& problem) {
+  auto tensor =
+      filled<double>({problem.batch, problem.num_heads, problem.q_len, 1}, [&](auto... at) {
+        return round_to(statistic_type(problem),
+                        gaussian(element_bits(problem, Stream::d_lse, at...)));
+      });
+  take_literal(tensor, problem.literal.d_lse);
+  return tensor;
+}
+
 }  // namespace
 
 std::uint64_t mix(std::uint64_t seed, std::uint64_t tensor, std::uint64_t a, std::uint64_t b,
@@ -178,6 +188,7 @@ bool is_generic(const AttentionProblem& problem) {
     return family == Family::gaussian || family == Family::uniform;
   };
   if (!generic(problem.data) || !generic(problem.v_data.value_or(problem.data))) return false;
+  if (problem.operation == Operation::backward && !generic(problem.d_o_data)) return false;
   // The scores of normal q and k have the standard deviation |scale| sqrt(D). Below 1/8 the weights
   // of a row are nearly equal, and round to the same few bf16 numbers: their errors are common
   // (scale = 0 behind a sink: z = 0.56 for an honest kernel).
@@ -197,6 +208,11 @@ AttentionInputs make_inputs(const AttentionProblem& problem) {
   if (problem.mask != MaskKind::none) inputs.mask = make_mask(problem);
   if (problem.blocks) inputs.blocks = make_blocks(problem);
   if (problem.dropout_p > 0) inputs.keep = make_keep(problem);
+  if (problem.operation == Operation::backward) {
+    fill_d_o(problem, inputs);
+    take_literal(inputs.d_o, problem.literal.d_o);
+    if (problem.d_lse) inputs.d_lse = make_d_lse(problem);
+  }
   return inputs;
 }
 

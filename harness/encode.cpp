@@ -168,6 +168,7 @@ PlacedScalars encode_scalars(const AttentionProblem& p, const Declaration& decla
     scalars.rope_position = rope_positions(p).first;
   }
   scalars.num_threads = num_threads;
+  scalars.backward = p.operation == Operation::backward;
   return scalars;
 }
 static_assert(static_cast<int>(Base::prefix) == ATTEST_BASE_PREFIX);
@@ -182,7 +183,8 @@ ReadableCells::ReadableCells(std::int64_t batch, std::int64_t rows, std::int64_t
 ReadableCells readable_cells(const AttentionProblem& p, Slot slot, const TensorForm& form) {
   if (!has_ranges(p) || form.count() == 0) return {};
   const bool is_map = slot == Slot::bias || slot == Slot::mask || slot == Slot::keep;
-  const bool is_query = slot == Slot::q;
+  const bool is_query = slot == Slot::q || slot == Slot::o || slot == Slot::lse ||
+                        slot == Slot::d_o || slot == Slot::d_lse;
   if (!is_map && !is_query && slot != Slot::k && slot != Slot::v) return {};
   ReadableCells cells(form.shape[0], form.shape[2], is_map ? form.shape[3] : 1);
   for (std::int64_t b = 0; b < p.batch; ++b) {
@@ -224,7 +226,12 @@ std::optional<std::string> shape_mismatch(const CallForm& form, const AttentionI
   if (auto why = check(Slot::blocks, inputs.blocks)) return why;
   if (auto why = check(Slot::keep, inputs.keep)) return why;
   if (auto why = check(Slot::alibi_slopes, inputs.slopes)) return why;
-  return check(Slot::sink, inputs.sink);
+  if (auto why = check(Slot::sink, inputs.sink)) return why;
+  if (!at(form, Slot::d_o).present) return std::nullopt;
+  if (auto why = check(Slot::d_o, inputs.d_o)) return why;
+  if (auto why = check(Slot::d_lse, inputs.d_lse)) return why;
+  if (auto why = check(Slot::o, inputs.o)) return why;
+  return check(Slot::lse, inputs.lse);
 }
 
 void write_values(const AttentionProblem& problem, const AttentionInputs& inputs,
@@ -251,6 +258,12 @@ void write_values(const AttentionProblem& problem, const AttentionInputs& inputs
   put_real(Slot::bias, inputs.bias);
   put_real(Slot::alibi_slopes, inputs.slopes);
   put_real(Slot::sink, inputs.sink);
+  if (at(form, Slot::d_o).present) {
+    put_real(Slot::o, inputs.o);
+    put_real(Slot::lse, inputs.lse);
+    put_real(Slot::d_o, inputs.d_o);
+    put_real(Slot::d_lse, inputs.d_lse);
+  }
   put_bools(Slot::mask, inputs.mask, declaration.mask_polarity == MaskPolarity::drop);
   put_bools(Slot::blocks, inputs.blocks, false);
   put_bools(Slot::keep, inputs.keep, false);

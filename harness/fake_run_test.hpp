@@ -25,7 +25,7 @@ class FakeSubject : public Subject {
   const Declaration& declaration() const override { return declaration_; }
   int alignment() const override { return 0; }
   Arena& arena() override { return arena_; }
-  CallStatus forward(const PlacedCall&, const CallLimits&) override { return {}; }
+  CallStatus call(const PlacedCall&, const CallLimits&) override { return {}; }
 
  private:
   std::string name_ = "fake", version_ = "1.0";

@@ -343,4 +343,17 @@ void fill_qkv(const AttentionProblem& problem, AttentionInputs& inputs) {
     }
 }
 
+void fill_d_o(const AttentionProblem& problem, AttentionInputs& inputs) {
+  const auto& p = problem;
+  inputs.d_o = Dense<double>({p.batch, p.num_heads, p.q_len, p.v_head_dim});
+  double* d_o = inputs.d_o.values.data();
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t h = 0; h < p.num_heads; ++h)
+      for (std::int64_t i = 0; i < p.q_len; ++i) {
+        const std::uint64_t row = row_state(p.seed, Stream::d_o, b, h, i);
+        for (std::int64_t c = 0; c < p.v_head_dim; ++c)
+          *d_o++ = round_to(p.dtype, v_value(p, p.d_o_data, row, i, c));
+      }
+}
+
 }  // namespace attest

@@ -23,6 +23,8 @@ enum class Stream : std::uint64_t {
   sink = 10,
   t5_table = 11,
   pattern = 12,  ///< choices that q and k share: needle keys, outlier channels
+  d_o = 13,
+  d_lse = 14,
 };
 
 /// One more coordinate. Bijective in each argument; six of them after each other are mix().
@@ -61,5 +63,7 @@ std::int64_t consistent_choice(std::uint64_t key, std::int64_t count);
 
 /// Fills q, k and v, rounded to the storage type. Literal values are not looked at.
 void fill_qkv(const AttentionProblem& problem, AttentionInputs& inputs);
+/// Fills dO by problem.d_o_data as v is filled, with the query row in place of the key.
+void fill_d_o(const AttentionProblem& problem, AttentionInputs& inputs);
 
 }  // namespace attest

@@ -127,7 +127,7 @@ void FaultTest::look_at(Workers& workers, Worker& worker, std::size_t position) 
   const WorkUnit& unit = work_.units[position];
   const std::optional<AttentionProblem> problem = problem_of(work_, unit);
   if (!problem) return;
-  if (unit.stream == WorkUnit::kShared && not_declared(work_.declaration, *problem)) return;
+  if (unit.is_shared() && not_declared(work_.declaration, *problem)) return;
   ++result_.problems;
   for (const std::size_t place : requirements_of(work_, unit, *problem)) {
     if (states_[place].settled || stopped()) continue;

@@ -130,6 +130,20 @@ AttentionProblem sizes_alone(const AttentionProblem& problem) {
   return plain;
 }
 
+AttentionProblem to_backward(AttentionProblem problem, const Declaration& declaration) {
+  if (problem.operation == Operation::backward) return make_legal(std::move(problem), declaration);
+  Dice dice(problem.seed, "to_backward", 0);
+  problem.operation = Operation::backward;
+  problem.d_lse = dice.one_in(2);
+  if (dice.one_in(4))
+    for (bool& left_out : problem.no_gradient) left_out = dice.one_in(3);
+  if (dice.one_in(3))
+    problem.d_o_data = dice.pick({Family::integers, Family::outlier_channels, Family::heavy_tails,
+                                  Family::alternating, Family::zeros, Family::constant_v,
+                                  Family::subnormal, Family::one_hot_v});
+  return make_legal(std::move(problem), declaration);
+}
+
 AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::string_view stream,
                       std::uint64_t index) {
   Dice dice(seed, stream, index);

@@ -24,6 +24,10 @@ AttentionProblem draw(const Declaration& declaration, std::uint64_t seed, std::s
 /// problem that does so already comes back unchanged, but for those conventions.
 AttentionProblem make_legal(AttentionProblem problem, const Declaration& declaration);
 
+/// The backward call of a problem, where the kernel has one: which gradients are asked for, whether
+/// lse has one, and the values of dO follow from the problem's seed.
+AttentionProblem to_backward(AttentionProblem problem, const Declaration& declaration);
+
 /// (query, key, channel) triples over all heads: what a call costs.
 std::int64_t triples(const AttentionProblem& problem);
 

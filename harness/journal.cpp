@@ -127,9 +127,7 @@ bool parse_audit(std::string_view text, Audit& audit) {
          read(parts[4], audit.worst_radius_over_tolerance);
 }
 
-const char* ratio_name(RatioOutput output) {
-  return output == RatioOutput::o ? "o" : output == RatioOutput::lse ? "lse" : "-";
-}
+std::string_view ratio_name(std::optional<Output> output) { return output ? name(*output) : "-"; }
 
 int place_of(const WorkList& work, std::string_view id) {
   for (std::size_t r = 0; r < work.requirements.size(); ++r)
@@ -148,8 +146,7 @@ bool parse_case(const WorkList& work, std::string_view text, std::string_view de
   if (outcome.requirement < 0 || !verdict || !reason || !unescaped) return false;
   outcome.verdict = *verdict;
   outcome.reason = *reason;
-  if (parts[3] == "o") outcome.ratio_output = RatioOutput::o;
-  if (parts[3] == "lse") outcome.ratio_output = RatioOutput::lse;
+  outcome.ratio_output = parse_output(parts[3]);
   outcome.detail = *unescaped;
   return read(parts[4], outcome.ratio) && read(parts[5], outcome.elements);
 }
@@ -157,8 +154,9 @@ bool parse_case(const WorkList& work, std::string_view text, std::string_view de
 }  // namespace
 
 std::string print_unit(const WorkList& work, const WorkUnit& unit, const UnitResult& result) {
-  const std::string stream = unit.stream == WorkUnit::kShared
-                                 ? "shared"
+  const std::string stream = unit.stream == WorkUnit::kShared ? "shared"
+                             : unit.stream == WorkUnit::kSharedBackward
+                                 ? "backward"
                                  : work.requirements[static_cast<std::size_t>(unit.stream)]->id;
   std::string line = fmt::format("unit\t{} {}\t{}", stream, unit.index, print_audit(result.audit));
   for (const CaseOutcome& outcome : result.cases)
@@ -177,7 +175,9 @@ std::optional<std::pair<WorkUnit, UnitResult>> parse_unit(const WorkList& work,
   WorkUnit unit;
   const std::vector<std::string_view> address = split(fields[1], ' ');
   if (address.size() != 2 || !read(address[1], unit.index)) return std::nullopt;
-  if (address[0] != "shared") {
+  if (address[0] == "backward") {
+    unit.stream = WorkUnit::kSharedBackward;
+  } else if (address[0] != "shared") {
     unit.stream = place_of(work, address[0]);
     if (unit.stream < 0) return std::nullopt;
   }

@@ -29,10 +29,10 @@ UnitResult result_with_everything() {
   result.audit.worst_fraction_of_radius = 0.1;
   result.audit.worst_radius_over_tolerance = 5e-324;
   result.audit.first_outside = "attention.forward lq=2 o[0,0,1,0]\twith a tab";
-  result.cases.push_back({0, Verdict::pass, Reason::none, RatioOutput::lse, 1.0 / 3, 12345, ""});
-  result.cases.push_back({1, Verdict::fail, Reason::wrong_value, RatioOutput::o, INFINITY, 1,
+  result.cases.push_back({0, Verdict::pass, Reason::none, Output::lse, 1.0 / 3, 12345, ""});
+  result.cases.push_back({1, Verdict::fail, Reason::wrong_value, Output::o, INFINITY, 1,
                           "two\nlines, a \\, a \t and a NUL" + std::string(1, '\0') + "."});
-  result.cases.push_back({2, Verdict::hang, Reason::none, RatioOutput::none, 0, 0, " blanks "});
+  result.cases.push_back({2, Verdict::hang, Reason::none, std::nullopt, 0, 0, " blanks "});
   return result;
 }
 

@@ -34,8 +34,9 @@ struct ElementJudgement {
 };
 
 DType output_type(const AttentionProblem& problem, Output output) {
-  if (output == Output::o || problem.dtype == DType::f64) return problem.dtype;
-  return DType::f32;
+  const bool statistic =
+      output == Output::lse || output == Output::d_slopes || output == Output::d_sink;
+  return statistic && problem.dtype != DType::f64 ? DType::f32 : problem.dtype;
 }
 
 /// Infinity is right where the exact value, or one within the tolerance of it, rounds to it. Only
@@ -101,18 +102,17 @@ ElementJudgement judge_element(const AttentionProblem& problem, const Expected& 
                       tensor.t_mixed[flat], actual, output_type(problem, output));
 }
 
-std::vector<std::int64_t> logical_index(const AttentionProblem& problem, Output output,
+/// The first `rank` coordinates of an element of a dense row-major tensor.
+std::vector<std::int64_t> logical_index(const std::array<std::int64_t, 4>& shape, int rank,
                                         std::size_t flat) {
   auto rest = static_cast<std::int64_t>(flat);
   std::vector<std::int64_t> index;
-  const auto split = [&](std::int64_t extent) {
+  for (std::size_t axis = 4; axis-- > 0;) {
+    const std::int64_t extent = std::max<std::int64_t>(shape[axis], 1);
     index.insert(index.begin(), rest % extent);
     rest /= extent;
-  };
-  if (output == Output::o) split(problem.v_head_dim);
-  split(problem.q_len);
-  split(problem.num_heads);
-  index.insert(index.begin(), rest);
+  }
+  index.resize(static_cast<std::size_t>(rank));
   return index;
 }
 
@@ -135,17 +135,24 @@ std::string sentence(const Element& worst, Finding finding) {
                          : "");
 }
 
+/// The output that is judged.
+struct Judged {
+  Output output;
+  const ExpectedTensor& tensor;
+  std::array<std::int64_t, 4> shape;
+  int rank;
+};
+
 /// Collects the findings of all elements of one output.
 class Tally {
  public:
-  Tally(const AttentionProblem& problem, const Expected& expected, Output output, bool generic)
-      : problem_(problem), expected_(expected), output_(output), generic_(generic) {}
+  Tally(const Judged& judged, bool generic) : of_(judged), generic_(generic) {}
 
-  void add(std::size_t row, std::size_t flat, double actual, const ElementJudgement& judgement) {
+  /// A vague element can still convict, but its passing says nothing.
+  void add(std::size_t flat, double actual, const ElementJudgement& judgement, bool vague) {
+    seen_any_ = true;
     if (judgement.finding == Finding::not_judged) return;
     ++judged_;
-    // A vague row can still convict, but its passing says nothing.
-    const bool vague = row < expected_.vagueness.size() && !(expected_.vagueness[row] <= kVague);
     const bool ratio_known = judgement.finding != Finding::exact && std::isfinite(judgement.ratio);
     if (!vague) ++result_.elements_compared;
     if (!vague && ratio_known) {
@@ -165,8 +172,11 @@ class Tally {
                judgement);
   }
 
+  /// Of the element that convicts; after finish().
+  std::size_t worst_flat() const { return worst_flat_; }
+
   CaseResult finish() {
-    if (has_ratio_) result_.ratio_output = output_ == Output::o ? "o" : "lse";
+    if (has_ratio_) result_.ratio_output = name(of_.output);
     if (not_finite_.seen) {
       convict(not_finite_, Verdict::fail, Reason::nan_leak);
       if (wrong_.seen) result_.also.push_back(Reason::wrong_value);
@@ -183,8 +193,6 @@ class Tally {
     return std::move(result_);
   }
 
-  void saw_element() { seen_any_ = true; }
-
  private:
   struct Worst {
     bool seen = false;
@@ -200,50 +208,87 @@ class Tally {
   }
 
   void convict(const Worst& worst, Verdict verdict, Reason reason) {
-    const ExpectedTensor& tensor = output_ == Output::o ? expected_.o : expected_.lse;
     result_.verdict = verdict;
     result_.reason = reason;
     Element element;
-    element.tensor = output_ == Output::o ? "o" : "lse";
-    element.index = logical_index(problem_, output_, worst.flat);
-    element.expected = tensor.value[worst.flat];
+    element.tensor = name(of_.output);
+    element.index = logical_index(of_.shape, of_.rank, worst.flat);
+    element.expected = of_.tensor.value[worst.flat];
     element.actual = worst.actual;
-    element.tolerance = tolerance_of(tensor, worst.flat);
+    element.tolerance = tolerance_of(of_.tensor, worst.flat);
     element.ratio = worst.judgement.ratio;
     result_.detail = sentence(element, worst.judgement.finding);
-    const auto width = static_cast<std::size_t>(problem_.v_head_dim);
-    if (output_ == Output::o && expected_.rows[worst.flat / width] == RowKind::lowest_only)
-      result_.detail = fmt::format(
-          "{} is {} in a row of finite mask values alone, where an average of v is expected: {} "
-          "to {}",
-          index_text(element), print_number(element.actual),
-          print_number(expected_.o_low[worst.flat]), print_number(expected_.o_high[worst.flat]));
     result_.worst = std::move(element);
+    worst_flat_ = worst.flat;
   }
 
-  const AttentionProblem& problem_;
-  const Expected& expected_;
-  Output output_;
+  Judged of_;
   bool generic_;
   CaseResult result_;
+  std::size_t worst_flat_ = 0;
   std::int64_t judged_ = 0;
   bool seen_any_ = false, has_ratio_ = false;
   Worst not_finite_, wrong_, warned_;
 };
 
+/// The sentence of a row of finite mask values alone.
+void describe_hull(const Expected& expected, std::size_t flat, CaseResult& result) {
+  result.detail = fmt::format(
+      "{} is {} in a row of finite mask values alone, where an average of v is expected: {} to {}",
+      index_text(*result.worst), print_number(result.worst->actual),
+      print_number(expected.o_low[flat]), print_number(expected.o_high[flat]));
+}
+
 }  // namespace
+
+std::string_view name(Output output) {
+  constexpr std::array<std::string_view, kNumOutputs> kNames{"o",  "lse",   "dQ",     "dK",
+                                                             "dV", "dBias", "dSlope", "dSink"};
+  return kNames[static_cast<std::size_t>(output)];
+}
+
+std::optional<Output> parse_output(std::string_view text) {
+  for (std::size_t n = 0; n < kNumOutputs; ++n)
+    if (name(static_cast<Output>(n)) == text) return static_cast<Output>(n);
+  return std::nullopt;
+}
 
 CaseResult judge_values(const AttentionProblem& problem, const Expected& expected, Output output,
                         const std::vector<double>& actual, bool generic) {
-  const auto width =
-      output == Output::o ? static_cast<std::size_t>(problem.v_head_dim) : std::size_t{1};
-  Tally tally(problem, expected, output, generic);
-  for (std::size_t row = 0; row < expected.rows.size(); ++row)
-    for (std::size_t flat = row * width; flat < (row + 1) * width; ++flat) {
-      tally.saw_element();
-      tally.add(row, flat, actual[flat],
-                judge_element(problem, expected, output, row, flat, actual[flat]));
-    }
+  const bool is_o = output == Output::o;
+  const std::int64_t channels = is_o ? problem.v_head_dim : 1;
+  const auto width = static_cast<std::size_t>(channels);
+  Tally tally({output,
+               is_o ? expected.o : expected.lse,
+               {problem.batch, problem.num_heads, problem.q_len, channels},
+               is_o ? 4 : 3},
+              generic);
+  for (std::size_t row = 0; row < expected.rows.size(); ++row) {
+    const bool vague = row < expected.vagueness.size() && !(expected.vagueness[row] <= kVague);
+    for (std::size_t flat = row * width; flat < (row + 1) * width; ++flat)
+      tally.add(flat, actual[flat],
+                judge_element(problem, expected, output, row, flat, actual[flat]), vague);
+  }
+  CaseResult result = tally.finish();
+  if (is_o && result.worst && expected.rows[tally.worst_flat() / width] == RowKind::lowest_only)
+    describe_hull(expected, tally.worst_flat(), result);
+  return result;
+}
+
+CaseResult judge_gradient(const AttentionProblem& problem, const AttentionInputs& inputs,
+                          const Expected& expected, Gradient gradient,
+                          const std::vector<double>& actual, bool generic) {
+  const ExpectedTensor& tensor = expected.gradients[static_cast<std::size_t>(gradient)];
+  const Output output = output_of(gradient);
+  Tally tally({output, tensor, tensor_of(inputs, gradient).shape, 4}, generic);
+  for (std::size_t flat = 0; flat < tensor.value.size(); ++flat) {
+    const double tolerance = tolerance_of(tensor, flat);
+    ElementJudgement judgement;
+    if (std::isfinite(tolerance))
+      judgement = judge_number(tensor.value[flat], tensor.low[flat], tolerance,
+                               tensor.t_mixed[flat], actual[flat], output_type(problem, output));
+    tally.add(flat, actual[flat], judgement, false);
+  }
   return tally.finish();
 }
 

@@ -166,6 +166,35 @@ void form_lists(const AttentionProblem& p, CallForm& form) {
   if (p.base == Base::prefix) put(Slot::prefix_len, p.prefix_len);
 }
 
+/// dO and dLSE, and each wanted gradient in the shape of its input. Strides of their own, so that
+/// none lies as its input does; what repeats over the batch has a gradient that does not.
+void form_gradients(const AttentionProblem& p, CallForm& form) {
+  const auto at = [&form](Slot slot) -> TensorForm& {
+    return form[static_cast<std::size_t>(slot)];
+  };
+  const Element element = element_of(p.dtype);
+  const auto rows = [&](Slot slot, const Extents& shape, const Extents& gaps) {
+    at(slot) = make(slot, element, 4, shape, strides_of(shape, p.layout, gaps));
+  };
+  const Extents k_shape{p.batch, p.num_kv_heads, p.kv_len, p.head_dim};
+  const Extents v_shape{p.batch, p.num_kv_heads, p.kv_len, p.v_head_dim};
+  rows(Slot::d_o, at(Slot::o).shape, kGapsOfV);
+  if (p.d_lse)
+    at(Slot::d_lse) = make(Slot::d_lse, at(Slot::lse).element, 3, at(Slot::lse).shape,
+                           lse_strides(at(Slot::lse).shape, p.layout));
+  if (wants_gradient(p, Gradient::q)) rows(Slot::d_q, at(Slot::q).shape, kGapsOfO);
+  if (wants_gradient(p, Gradient::k)) rows(Slot::d_k, k_shape, kGapsOfV);
+  if (wants_gradient(p, Gradient::v)) rows(Slot::d_v, v_shape, kGapsOfO);
+  const auto like = [&](Gradient gradient, Slot slot, Slot input) {
+    if (!wants_gradient(p, gradient)) return;
+    at(slot) = at(input);
+    at(slot).home = slot;
+  };
+  like(Gradient::bias, Slot::d_bias, Slot::bias);
+  like(Gradient::slopes, Slot::d_alibi_slopes, Slot::alibi_slopes);
+  like(Gradient::sink, Slot::d_sink, Slot::sink);
+}
+
 /// Of what lies in each slot.
 SlotBytes bytes_of(const CallForm& form) {
   SlotBytes bytes{};
@@ -252,6 +281,7 @@ CallForm call_form(const AttentionProblem& p, int alignment) {
   if (p.sink != SinkKind::none)
     at(Slot::sink) = make_vector(Slot::sink, wide, static_cast<std::size_t>(p.num_heads));
   form_lists(p, form);
+  if (p.operation == Operation::backward) form_gradients(p, form);
   if (p.rope != RopePairing::none) {
     const Extents shape{rope_positions(p).count, effective_rope_dim(p) / 2, 1, 1};
     for (Slot slot : {Slot::rope_cos, Slot::rope_sin})

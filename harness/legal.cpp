@@ -41,6 +41,8 @@ void mend_names(AttentionProblem& p) {
   mend_enum(p.layout);
   mend_enum(p.data);
   if (p.v_data) mend_enum(*p.v_data);
+  mend_enum(p.operation);
+  mend_enum(p.d_o_data);
 }
 
 void mend_scalars(AttentionProblem& p) {
@@ -274,6 +276,19 @@ void mend_other_literals(AttentionProblem& p) {
   make_boolean(given.keep);
 }
 
+void mend_backward(AttentionProblem& p) {
+  if (p.operation == Operation::forward) p = forward_of(std::move(p));
+  if (!p.want_lse) p.d_lse = false;
+  Literal& given = p.literal;
+  if (p.d_o_data == Family::list &&
+      !has_count(given.d_o, p.batch * p.num_heads * p.q_len * p.v_head_dim))
+    p.d_o_data = Family::gaussian;
+  if (p.d_o_data != Family::list) given.d_o.clear();
+  if (!p.d_lse || !has_count(given.d_lse, p.batch * p.num_heads * p.q_len)) given.d_lse.clear();
+  round_all(given.d_o, p.dtype);
+  round_all(given.d_lse, p.dtype == DType::f64 ? DType::f64 : DType::f32);
+}
+
 /// identity_v needs a channel per key; a single 1 per key at channel j mod Dv does not.
 void mend_families(AttentionProblem& p) {
   if (p.v_head_dim >= p.kv_len) return;
@@ -284,9 +299,9 @@ void mend_families(AttentionProblem& p) {
 }  // namespace
 
 AttentionProblem mend(AttentionProblem problem) {
-  for (auto* step :
-       {mend_names, mend_scalars, mend_dims, mend_packing, mend_lengths, mend_positions, mend_alibi,
-        mend_rope, mend_t5, mend_axes, mend_qkv_literals, mend_other_literals, mend_families})
+  for (auto* step : {mend_names, mend_scalars, mend_dims, mend_packing, mend_lengths,
+                     mend_positions, mend_alibi, mend_rope, mend_t5, mend_axes, mend_qkv_literals,
+                     mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   // A T5 bias shared by the batch where positions differ between sequences.
@@ -300,8 +315,9 @@ AttentionProblem mend(AttentionProblem problem) {
     *extent = std::min(*extent, kCutExtent);
   problem.rope = RopePairing::none;
   problem.literal = {};
-  for (auto* step : {mend_dims, mend_packing, mend_lengths, mend_positions, mend_alibi, mend_rope,
-                     mend_t5, mend_axes, mend_qkv_literals, mend_other_literals, mend_families})
+  for (auto* step :
+       {mend_dims, mend_packing, mend_lengths, mend_positions, mend_alibi, mend_rope, mend_t5,
+        mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   AttentionProblem plain;

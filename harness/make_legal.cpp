@@ -135,12 +135,29 @@ void take_away(AttentionProblem& p, Feature feature, const Declaration& declarat
   }
 }
 
+void fit_backward(AttentionProblem& p, const BackwardScope& backward) {
+  if (p.operation != Operation::backward) return;
+  if (!backward.served) {
+    p = forward_of(std::move(p));
+    return;
+  }
+  const auto leave_out = [&p](Gradient gradient, bool served) {
+    if (!served && wants_gradient(p, gradient))
+      p.no_gradient[static_cast<std::size_t>(gradient)] = true;
+  };
+  leave_out(Gradient::bias, backward.bias);
+  leave_out(Gradient::slopes, backward.slopes);
+  leave_out(Gradient::sink, backward.sink);
+  if (!backward.lse) p.d_lse = false;
+}
+
 AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration) {
   problem.empty_output = declaration.empty_output;
   problem.empty_lse = declaration.empty_lse;
   if (problem.base == Base::full) problem.base = simplest_base(declaration);
   if (problem.layout == Layout::bhld) problem.layout = simplest_layout(declaration);
   fit_dims(problem, declaration);
+  fit_backward(problem, declaration.backward);
   return mend(std::move(problem));
 }
 

@@ -100,10 +100,8 @@ std::uint64_t workspace_pattern(Poison poison) {
   return poison_bits(Element::f32, poison, 0) | poison_bits(Element::f32, poison, 1) << 32;
 }
 
-}  // namespace
-
-Observation observe(Subject& subject, const AttentionProblem& asked, const AttentionInputs& inputs,
-                    const CallOptions& options) {
+Observation observe_one(Subject& subject, const AttentionProblem& asked,
+                        const AttentionInputs& inputs, const CallOptions& options) {
   const Declaration& declaration = subject.declaration();
   const AttentionProblem problem = as_told(asked, declaration);
   const int alignment = subject.alignment();
@@ -129,7 +127,7 @@ Observation observe(Subject& subject, const AttentionProblem& asked, const Atten
   snapshot.take(regions, arena.base());
 
   Observation seen;
-  seen.call = subject.forward(call, options.limits);
+  seen.call = subject.call(call, options.limits);
   if (seen.call.accident) return seen;
   // The arena may have moved: the kernel can have asked for more workspace.
   Snapshot::Changes changes = snapshot.compare(form, regions, arena.base());
@@ -139,19 +137,53 @@ Observation observe(Subject& subject, const AttentionProblem& asked, const Atten
     seen.writes_outside.push_back(std::move(write));
   if (seen.call.status != ATTEST_OK) return seen;
 
-  const auto data = [&](Slot slot) {
-    return arena.base() + call.tensors[static_cast<std::size_t>(slot)].offset;
+  const auto read = [&](Slot slot, ReadBack to) {
+    const TensorForm& tensor = form[static_cast<std::size_t>(slot)];
+    if (tensor.present)
+      read_back(tensor, arena.base() + call.tensors[static_cast<std::size_t>(slot)].offset,
+                options.poison, to);
   };
-  read_back(form[static_cast<std::size_t>(Slot::o)], data(Slot::o), options.poison,
-            {seen.o, seen.o_bits, seen.o_junk});
-  const TensorForm& lse = form[static_cast<std::size_t>(Slot::lse)];
-  if (lse.present) {
-    read_back(lse, data(Slot::lse), options.poison, {seen.lse, seen.lse_bits, seen.lse_junk});
-    if (declaration.lse_base == LseBase::two)
-      for (double& value : seen.lse) value *= std::numbers::ln2;
+  if (problem.operation == Operation::backward) {
+    for (std::size_t n = 0; n < kNumGradients; ++n) {
+      SeenTensor& gradient = seen.gradients[n];
+      read(static_cast<Slot>(static_cast<std::size_t>(Slot::d_q) + n),
+           {gradient.values, gradient.bits, gradient.junk});
+    }
+    return seen;
   }
+  read(Slot::o, {seen.o, seen.o_bits, seen.o_junk});
+  read(Slot::lse, {seen.lse, seen.lse_bits, seen.lse_junk});
+  if (declaration.lse_base == LseBase::two)
+    for (double& value : seen.lse) value *= std::numbers::ln2;
   if (declaration.padding_row == PaddingRow::unspecified) blank_padding_rows(asked, seen);
   return seen;
+}
+
+}  // namespace
+
+void take_forward(const AttentionProblem& problem, const Observation& forward,
+                  AttentionInputs& inputs) {
+  inputs.o = Dense<double>({problem.batch, problem.num_heads, problem.q_len, problem.v_head_dim});
+  inputs.o.values = forward.o;
+  inputs.lse = {};
+  if (!problem.want_lse) return;
+  inputs.lse = Dense<double>({problem.batch, problem.num_heads, problem.q_len, 1});
+  for (std::size_t row = 0; row < forward.lse_bits.size(); ++row)
+    inputs.lse.values[row] = problem.dtype == DType::f64
+                                 ? std::bit_cast<double>(forward.lse_bits[row])
+                                 : static_cast<double>(std::bit_cast<float>(
+                                       static_cast<std::uint32_t>(forward.lse_bits[row])));
+}
+
+Observation observe(Subject& subject, const AttentionProblem& problem,
+                    const AttentionInputs& inputs, const CallOptions& options) {
+  if (problem.operation == Operation::forward || inputs.o.present)
+    return observe_one(subject, problem, inputs, options);
+  Observation forward = observe_one(subject, forward_of(problem), inputs, options);
+  if (!forward.ok()) return forward;
+  AttentionInputs whole = inputs;
+  take_forward(problem, forward, whole);
+  return observe_one(subject, problem, whole, options);
 }
 
 std::int64_t arena_bytes(const AttentionProblem& problem) {

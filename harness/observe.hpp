@@ -3,6 +3,7 @@
 // with poison and canaries, call, verify, read back.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,8 +30,17 @@ struct CallOptions {
   CallLimits limits;
 };
 
+/// One output read back, in logical row-major order.
+struct SeenTensor {
+  std::vector<double> values;
+  std::vector<std::uint64_t> bits;
+  std::vector<std::uint8_t> junk;
+};
+
 struct Observation {
   CallStatus call;
+  /// By Gradient; of a backward call, those that it asks for.
+  std::array<SeenTensor, kNumGradients> gradients;
   /// Read back where the call returned ATTEST_OK, logical row-major. lse in natural logarithm
   /// whatever the encoding.
   std::vector<double> o, lse;
@@ -44,8 +54,14 @@ struct Observation {
   bool ok() const { return !call.accident && call.status == 0; }
 };
 
+/// A backward call whose inputs hold no o and lse makes the forward call that gives them first, and
+/// ends with it where it does not return ATTEST_OK.
 Observation observe(Subject& subject, const AttentionProblem& problem,
                     const AttentionInputs& inputs, const CallOptions& options = {});
+/// The values that the kernel's forward stored, as its backward is given them: lse in the kernel's
+/// own base.
+void take_forward(const AttentionProblem& problem, const Observation& forward,
+                  AttentionInputs& inputs);
 
 /// Bytes the arena needs for this problem.
 std::int64_t arena_bytes(const AttentionProblem& problem);

@@ -26,6 +26,14 @@ const char* name(Slot slot) {
       "prefix_len",
       "rope_cos",
       "rope_sin",
+      "d_o",
+      "d_lse",
+      "d_q",
+      "d_k",
+      "d_v",
+      "d_bias",
+      "d_alibi_slopes",
+      "d_sink",
       "the workspace",
   };
   const int index = static_cast<int>(slot);

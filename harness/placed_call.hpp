@@ -32,9 +32,19 @@ enum class Slot : std::uint8_t {
   prefix_len,
   rope_cos,
   rope_sin,
+  d_o,
+  d_lse,
+  d_q,
+  d_k,
+  d_v,
+  d_bias,
+  d_alibi_slopes,
+  d_sink,
   workspace,
 };
 inline constexpr int kNumSlots = static_cast<int>(Slot::workspace) + 1;
+/// The tensors that a backward call writes; a forward call writes o and lse.
+constexpr bool is_gradient(Slot slot) { return slot >= Slot::d_q && slot <= Slot::d_sink; }
 const char* name(Slot slot);
 
 struct PlacedTensor {
@@ -52,6 +62,8 @@ struct PlacedScalars {
   double scale, softcap, dropout_p, rope_base, rope_scale, rope_ntk;
   std::int64_t window_left, window_right, global_tokens, block_q, block_k, rope_dim, rope_position;
   std::int32_t base, align, alibi, alibi_inside_softcap, rope, num_threads;
+  std::int32_t backward;  ///< 1: a backward call
+  std::int32_t reserved;
 };
 
 struct PlacedCall {

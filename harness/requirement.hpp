@@ -65,6 +65,8 @@ struct Requirement {
   std::string id;        ///< "MASK-NOLEAK"
   std::string sentence;  ///< what is owed, in plain words
   Level level = Level::required;
+  /// What it looks at; the shared problems of either are drawn apart.
+  Operation operation = Operation::forward;
   /// Why nothing can be checked on a kernel with this declaration ("not promised: deterministic");
   /// nullptr: always.
   std::optional<std::string> (*skip)(const Declaration&) = nullptr;

@@ -138,18 +138,25 @@ std::optional<RunError> Run::plan() {
   work_.units = plan_units(work_.requirements, problems, !work_.given.empty(), options_.shard);
   // Where each case has its requirement, what no wanted one speaks of is no unit.
   std::erase_if(work_.units, [this](const WorkUnit& unit) {
-    if (unit.stream != WorkUnit::kShared)
+    if (!unit.is_shared())
       return !is_wanted(work_, unit, *work_.requirements[static_cast<std::size_t>(unit.stream)]);
     return std::none_of(work_.requirements.begin(), work_.requirements.end(),
                         [&](const Requirement* one) {
                           return !one->has_own_problems() && is_wanted(work_, unit, *one);
                         });
   });
-  const auto shared = std::count_if(work_.requirements.begin(), work_.requirements.end(),
-                                    [](const Requirement* r) { return !r->has_own_problems(); });
+  const auto count_shared = [&](Operation operation) {
+    return std::count_if(
+        work_.requirements.begin(), work_.requirements.end(),
+        [&](const Requirement* r) { return !r->has_own_problems() && r->operation == operation; });
+  };
+  const auto forward = count_shared(Operation::forward),
+             backward = count_shared(Operation::backward);
   const bool one_each = !work_.given_requirements.empty();
   for (const WorkUnit& unit : work_.units)
-    planned_cases_ += unit.stream == WorkUnit::kShared && !one_each ? shared : 1;
+    planned_cases_ += !unit.is_shared() || one_each              ? 1
+                      : unit.stream == WorkUnit::kSharedBackward ? backward
+                                                                 : forward;
   return std::nullopt;
 }
 

@@ -140,7 +140,7 @@ using Deaths = bool (*)(std::int64_t kv_len, int call);
 class MortalSubject final : public FakeSubject {
  public:
   explicit MortalSubject(Deaths deaths) : FakeSubject(kFakeDeclaration), deaths_(deaths) {}
-  CallStatus forward(const PlacedCall& call, const CallLimits&) override {
+  CallStatus call(const PlacedCall& call, const CallLimits&) override {
     CallStatus status;
     const std::int64_t kv_len = call.tensors[static_cast<std::size_t>(Slot::k)].shape[2];
     if (deaths_(kv_len, g_calls++))

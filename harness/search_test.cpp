@@ -28,7 +28,7 @@ class DeclaredOnly final : public Subject {
   const Declaration& declaration() const override { return declaration_; }
   int alignment() const override { return 0; }
   Arena& arena() override { std::abort(); }
-  CallStatus forward(const PlacedCall&, const CallLimits&) override { std::abort(); }
+  CallStatus call(const PlacedCall&, const CallLimits&) override { std::abort(); }
 
  private:
   std::string name_ = "declared-only";

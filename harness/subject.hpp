@@ -41,8 +41,8 @@ class Subject {
   /// The memory that calls are laid out in. Grows to at least `bytes`; addresses change when it
   /// grows.
   virtual Arena& arena() = 0;
-  /// One forward call on tensors already placed in arena().
-  virtual CallStatus forward(const PlacedCall& call, const CallLimits& limits) = 0;
+  /// One forward or backward call on tensors already placed in arena().
+  virtual CallStatus call(const PlacedCall& call, const CallLimits& limits) = 0;
 };
 
 /// Where a kernel is: a path to a shared library, with `#name` for one kernel of several; or the

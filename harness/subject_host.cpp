@@ -48,7 +48,7 @@ class HostSubject final : public Subject {
   int alignment() const override { return facts_.alignment; }
   Arena& arena() override { return arena_; }
 
-  CallStatus forward(const PlacedCall& call, const CallLimits& limits) override {
+  CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
     if (process_.running() && turn_of(arena_.header()) == Turn::dead)
       return accident(death(nullptr, limits));
     if (!process_.running()) {
@@ -126,7 +126,7 @@ class HostSubject final : public Subject {
   std::optional<Accident> exchange(const PlacedCall& call, const CallLimits& limits) {
     HostHeader& header = arena_.header();
     header.call = call;
-    header.command = Command::forward;
+    header.command = Command::call;
     failed_allocations_ = header.failed_allocations;
     give_turn(header, Turn::host);
     bool grew = false;

@@ -40,11 +40,11 @@ class InProcessSubject final : public Subject {
   int alignment() const override { return facts_.alignment; }
   Arena& arena() override { return arena_; }
 
-  CallStatus forward(const PlacedCall& call, const CallLimits& limits) override {
+  CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
     HostHeader& header = arena_.header();
     for (;;) {
-      call_forward(loaded_, arena_.base(), arena_.slot(Slot::workspace), call, header.reply,
-                   header.stage, header.cpu_before_ns);
+      call_kernel(loaded_, arena_.base(), arena_.slot(Slot::workspace), call, header.reply,
+                  header.stage, header.cpu_before_ns);
       if (!header.reply.needs_workspace) return read_reply(header.reply);
       std::optional<std::string> why;
       if (header.reply.workspace_bytes > static_cast<std::uint64_t>(limits.memory_bytes))

@@ -82,14 +82,18 @@ std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*
 std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirements,
                                  std::int64_t problems, bool given, const Shard& shard) {
   std::vector<WorkUnit> units;
-  bool any_shared = false;
-  for (const Requirement* requirement : requirements)
-    any_shared |= !requirement->has_own_problems();
+  bool any_shared = false, any_backward = false;
+  for (const Requirement* requirement : requirements) {
+    const bool backward = requirement->operation == Operation::backward && !given;
+    if (!requirement->has_own_problems()) (backward ? any_backward : any_shared) = true;
+  }
   const auto add = [&](int stream, std::int64_t index) {
     if (index % shard.count == shard.index - 1) units.push_back({stream, index});
   };
   for (std::int64_t i = 0; i < problems; ++i) {
     if (any_shared) add(WorkUnit::kShared, i);
+    // A backward call costs as much as three forward ones, and needs one before it.
+    if (any_backward && i % 5 == 0) add(WorkUnit::kSharedBackward, i / 5);
     for (std::size_t r = 0; r < requirements.size(); ++r) {
       if (!requirements[r]->has_own_problems()) continue;
       const std::int64_t share = given ? 1000 : requirements[r]->share;
@@ -106,10 +110,16 @@ AttentionProblem drawn_for(const Requirement* owner, const Declaration& declarat
   return draw(declaration, seed, owner ? std::string_view(owner->id) : "shared", index);
 }
 
+AttentionProblem drawn_backward(const Declaration& declaration, std::uint64_t seed,
+                                std::uint64_t index) {
+  return to_backward(draw(declaration, seed, "backward", index), declaration);
+}
+
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit) {
-  const Requirement* owner = unit.stream == WorkUnit::kShared
-                                 ? nullptr
-                                 : work.requirements[static_cast<std::size_t>(unit.stream)];
+  if (unit.stream == WorkUnit::kSharedBackward)
+    return drawn_backward(work.declaration, work.seed, static_cast<std::uint64_t>(unit.index));
+  const Requirement* owner =
+      unit.is_shared() ? nullptr : work.requirements[static_cast<std::size_t>(unit.stream)];
   const auto index = static_cast<std::size_t>(unit.index);
   AttentionProblem problem =
       work.given.empty() ? drawn_for(owner, work.declaration, work.seed, index) : work.given[index];
@@ -123,11 +133,13 @@ bool is_wanted(const WorkList& work, const WorkUnit& unit, const Requirement& re
 
 std::vector<std::size_t> requirements_of(const WorkList& work, const WorkUnit& unit,
                                          const AttentionProblem& problem) {
-  if (unit.stream != WorkUnit::kShared) return {static_cast<std::size_t>(unit.stream)};
+  if (!unit.is_shared()) return {static_cast<std::size_t>(unit.stream)};
   std::vector<std::size_t> places;
   for (std::size_t r = 0; r < work.requirements.size(); ++r) {
     const Requirement& requirement = *work.requirements[r];
-    if (requirement.has_own_problems() || !is_wanted(work, unit, requirement)) continue;
+    if (requirement.has_own_problems() || requirement.operation != problem.operation ||
+        !is_wanted(work, unit, requirement))
+      continue;
     if (requirement.applies && !requirement.applies(problem, work.declaration)) continue;
     places.push_back(r);
   }

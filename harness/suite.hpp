@@ -32,9 +32,10 @@ struct Shard {
 
 /// One step of a run: the problem `index` of a stream, and what is checked on it.
 struct WorkUnit {
-  static constexpr int kShared = -1;
-  int stream = kShared;  ///< kShared, or the place of a requirement with problems of its own
+  static constexpr int kShared = -1, kSharedBackward = -2;
+  int stream = kShared;  ///< one of these, or the place of a requirement with problems of its own
   std::int64_t index = 0;
+  bool is_shared() const { return stream < 0; }
   bool operator==(const WorkUnit&) const = default;
 };
 
@@ -66,6 +67,9 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
 /// The problem of an index in the stream of a requirement; nullptr: of the shared ones.
 AttentionProblem drawn_for(const Requirement* owner, const Declaration& declaration,
                            std::uint64_t seed, std::uint64_t index);
+/// The same of the shared backward problems.
+AttentionProblem drawn_backward(const Declaration& declaration, std::uint64_t seed,
+                                std::uint64_t index);
 
 /// The problem of a unit; nullopt where the requirement of its stream passes it by.
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit);

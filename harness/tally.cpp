@@ -97,11 +97,11 @@ void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, R
     double worst = -1;
     std::size_t worst_position = 0;
   };
-  std::map<std::pair<RatioOutput, DType>, Samples> all;
+  std::map<std::pair<Output, DType>, Samples> all;
   for (std::size_t position = 0; position < results.size(); ++position)
     for (const CaseOutcome& outcome : results[position].cases) {
-      if (outcome.ratio_output == RatioOutput::none || outcome.elements == 0) continue;
-      Samples& samples = all[{outcome.ratio_output, results[position].dtype}];
+      if (!outcome.ratio_output || outcome.elements == 0) continue;
+      Samples& samples = all[{*outcome.ratio_output, results[position].dtype}];
       samples.values.push_back(outcome.ratio);
       samples.elements += outcome.elements;
       if (!(outcome.ratio <= samples.worst)) {
@@ -109,8 +109,9 @@ void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, R
         samples.worst_position = position;
       }
     }
-  for (const RatioOutput output : {RatioOutput::o, RatioOutput::lse})
+  for (std::size_t n = 0; n < kNumOutputs; ++n)
     for (const DType dtype : kAllDTypes) {
+      const auto output = static_cast<Output>(n);
       const auto found = all.find({output, dtype});
       if (found == all.end()) continue;
       Samples& samples = found->second;
@@ -120,7 +121,7 @@ void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, R
             .values[static_cast<std::size_t>(q * static_cast<double>(samples.values.size() - 1))];
       };
       Ratios ratios;
-      ratios.output = output == RatioOutput::o ? "o" : "lse";
+      ratios.output = name(output);
       ratios.dtype = std::string(name(dtype));
       ratios.cases = static_cast<std::int64_t>(samples.values.size());
       ratios.elements = samples.elements;
@@ -160,7 +161,7 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
       here_judged += judged(outcome.verdict);
       here_refused += outcome.verdict == Verdict::unsupported;
     }
-    if (work.units[position].stream == WorkUnit::kShared && !unit.cases.empty()) {
+    if (work.units[position].is_shared() && !unit.cases.empty()) {
       ++problems;
       refused_problems += here_refused > here_judged;
     }

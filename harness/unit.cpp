@@ -66,8 +66,7 @@ void add_case(const WorkList& work, std::size_t place, CaseContext& context,
   outcome.requirement = static_cast<int>(place);
   outcome.verdict = result.verdict;
   outcome.reason = result.reason;
-  if (result.ratio_output == "o") outcome.ratio_output = RatioOutput::o;
-  if (result.ratio_output == "lse") outcome.ratio_output = RatioOutput::lse;
+  outcome.ratio_output = parse_output(result.ratio_output);
   outcome.ratio = result.worst_ratio;
   outcome.elements = result.elements_compared;
   if (result.verdict != Verdict::pass) outcome.detail = result.detail;
@@ -103,7 +102,7 @@ UnitResult check_unit(const WorkList& work, const WorkUnit& unit, CaseContext& c
   if (!problem) return result;
   describe_unit(*problem, result);
   // Only a requirement that adapts its problems may want an undeclared one: it looks for refusals.
-  const bool shared = unit.stream == WorkUnit::kShared;
+  const bool shared = unit.is_shared();
   const auto undeclared =
       shared ? not_declared(work.declaration, *problem) : std::optional<std::string>();
   for (const std::size_t place : requirements_of(work, unit, *problem)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,12 @@
 
 namespace attest {
 
-enum class RatioOutput : std::uint8_t { none, o, lse };
-
 /// A case of the list, as small as the record needs it: a full run has two million.
 struct CaseOutcome {
   int requirement = 0;  ///< place in WorkList::requirements
   Verdict verdict = Verdict::pass;
   Reason reason = Reason::none;
-  RatioOutput ratio_output = RatioOutput::none;  ///< of which output `ratio` is
+  std::optional<Output> ratio_output;  ///< of which output `ratio` is
   double ratio = 0;
   std::int64_t elements = 0;
   std::string detail;  ///< of everything but a pass

@@ -76,7 +76,11 @@ void compare_far_row(const Region& region, const std::byte* was, const std::byte
     add_once(changes.writes_outside, fmt::format("write, beside a row of {}", name(region.slot)));
 }
 
-bool is_output(Slot slot) { return slot == Slot::o || slot == Slot::lse; }
+/// What the call writes: gradients, or o and lse.
+bool is_output(const CallForm& form, Slot slot) {
+  if (form[static_cast<std::size_t>(Slot::d_o)].present) return is_gradient(slot);
+  return slot == Slot::o || slot == Slot::lse;
+}
 
 }  // namespace
 
@@ -105,12 +109,12 @@ Snapshot::Changes Snapshot::compare(const CallForm& form, const std::vector<Regi
     const auto element = static_cast<std::size_t>(size_of(region.element));
     const TensorForm& tensor = form[static_cast<std::size_t>(region.slot)];
     if (region.far) {
-      compare_far_row(region, was, is, is_output(region.slot), changes);
+      compare_far_row(region, was, is, is_output(form, region.slot), changes);
       was += size;
       continue;
     }
     const bool dense = tensor.count() * size_of(region.element) == static_cast<std::int64_t>(span);
-    if (!is_output(region.slot) && std::memcmp(was, is, size) == 0) {
+    if (!is_output(form, region.slot) && std::memcmp(was, is, size) == 0) {
       was += size;
       continue;
     }
@@ -118,12 +122,12 @@ Snapshot::Changes Snapshot::compare(const CallForm& form, const std::vector<Regi
       // To the start of the element that was hit: a write of one float before o is 4 bytes before.
       changes.writes_outside.push_back(
           before((front - at + element - 1) / element * element, region.slot));
-    if (!is_output(region.slot) || !dense) {
+    if (!is_output(form, region.slot) || !dense) {
       const Inside inside = differences_inside(form, region, was + front, is + front);
       if (inside.gap)
         changes.writes_outside.push_back(
             fmt::format("write, between the elements of {}", name(region.slot)));
-      if (inside.own && !is_output(region.slot))
+      if (inside.own && !is_output(form, region.slot))
         changes.inputs_modified.emplace_back(name(region.slot));
       if (inside.guest) changes.inputs_modified.emplace_back(name(Slot::v));
     }

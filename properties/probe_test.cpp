@@ -32,7 +32,7 @@ class ConventionSubject : public Subject {
   const Declaration& declaration() const override { return declaration_; }
   int alignment() const override { return 0; }
   Arena& arena() override { return arena_; }
-  CallStatus forward(const PlacedCall& call, const CallLimits&) override;
+  CallStatus call(const PlacedCall& call, const CallLimits&) override;
 
  private:
   std::string name_ = "convention", version_ = "1";
@@ -88,7 +88,7 @@ void write(const PlacedTensor& t, std::byte* base, const std::vector<double>& va
 }
 
 /// Serves f32 with causal, alignments, left windows, masks, groups and a sink; refuses the rest.
-CallStatus ConventionSubject::forward(const PlacedCall& call, const CallLimits&) {
+CallStatus ConventionSubject::call(const PlacedCall& call, const CallLimits&) {
   CallStatus status;
   status.status = ATTEST_UNSUPPORTED;
   const PlacedScalars& s = call.scalars;

@@ -31,9 +31,9 @@ class Watched final : public Subject {
   const Declaration& declaration() const override { return inner_.declaration(); }
   int alignment() const override { return inner_.alignment(); }
   Arena& arena() override { return inner_.arena(); }
-  CallStatus forward(const PlacedCall& call, const CallLimits& limits) override {
+  CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
     if (seen_.tensors.empty()) keep(call);
-    return inner_.forward(call, limits);
+    return inner_.call(call, limits);
   }
 
  private:

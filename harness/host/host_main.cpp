@@ -87,8 +87,8 @@ int serve(HostHeader& header) {
       load_plugin(header.path, header.kernel, loaded, header.load, header.stage);
     } else {
       fill_allocations(header.call.workspace_fill);
-      call_forward(loaded, base, slots[static_cast<int>(Slot::workspace)], header.call,
-                   header.reply, header.stage, header.cpu_before_ns);
+      call_kernel(loaded, base, slots[static_cast<int>(Slot::workspace)], header.call, header.reply,
+                  header.stage, header.cpu_before_ns);
       fill_allocations(0);
     }
     if (is_copy) _exit(0);

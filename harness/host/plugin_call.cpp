@@ -123,6 +123,14 @@ attest_attention describe(CallTensors& tensors, std::byte* base, const PlacedCal
   problem.prefix_len = tensor(tensors, call, Slot::prefix_len);
   problem.rope_cos = tensor(tensors, call, Slot::rope_cos);
   problem.rope_sin = tensor(tensors, call, Slot::rope_sin);
+  problem.d_o = tensor(tensors, call, Slot::d_o);
+  problem.d_lse = tensor(tensors, call, Slot::d_lse);
+  problem.d_q = tensor(tensors, call, Slot::d_q);
+  problem.d_k = tensor(tensors, call, Slot::d_k);
+  problem.d_v = tensor(tensors, call, Slot::d_v);
+  problem.d_bias = tensor(tensors, call, Slot::d_bias);
+  problem.d_alibi_slopes = tensor(tensors, call, Slot::d_alibi_slopes);
+  problem.d_sink = tensor(tensors, call, Slot::d_sink);
   const PlacedScalars& scalars = call.scalars;
   problem.scale = scalars.scale;
   problem.softcap = scalars.softcap;
@@ -214,9 +222,9 @@ bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& l
   return true;
 }
 
-void call_forward(const LoadedPlugin& loaded, std::byte* base, const SlotRange& workspace,
-                  const PlacedCall& call, CallReply& reply, Stage& stage,
-                  std::uint64_t& cpu_before_ns) {
+void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& workspace,
+                 const PlacedCall& call, CallReply& reply, Stage& stage,
+                 std::uint64_t& cpu_before_ns) {
   const attest_plugin& plugin = loaded.plugin;
   CallTensors tensors;
   const attest_attention problem = describe(tensors, base, call);
@@ -225,13 +233,21 @@ void call_forward(const LoadedPlugin& loaded, std::byte* base, const SlotRange& 
   reply.needs_workspace = 0;
   reply.workspace_bytes = 0;
   cpu_before_ns = process_cpu_ns();
+  const bool backward = call.scalars.backward != 0;
+  const auto operation = backward ? plugin.backward : plugin.forward;
+  if (!operation) {
+    reply.status = ATTEST_UNSUPPORTED;
+    snprintf(reply.message, sizeof reply.message, "the plug-in offers no backward");
+    reply.cpu_ns = 0;
+    return;
+  }
 
   void* plan = nullptr;
   if (plugin.plan) {
     stage = Stage::planning;
     attest_context context = make_context(call, message);
-    reply.status =
-        plugin.plan(loaded.state, "forward", &problem, &context, &plan, &reply.workspace_bytes);
+    reply.status = plugin.plan(loaded.state, backward ? "backward" : "forward", &problem, &context,
+                               &plan, &reply.workspace_bytes);
     if (reply.status != ATTEST_OK) plan = nullptr;
     reply.needs_workspace = reply.status == ATTEST_OK && reply.workspace_bytes > workspace.bytes;
   }
@@ -248,7 +264,7 @@ void call_forward(const LoadedPlugin& loaded, std::byte* base, const SlotRange& 
     }
     message[0] = '\0';
     stage = Stage::running;
-    reply.status = plugin.forward(loaded.state, plan, &problem, &context);
+    reply.status = operation(loaded.state, plan, &problem, &context);
   }
   if (plan && plugin.drop) {
     stage = Stage::closing;

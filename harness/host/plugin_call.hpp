@@ -22,11 +22,11 @@ bool load_plugin(const char* path, const char* kernel, LoadedPlugin& loaded, Loa
 bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& loaded,
                  LoadReply& reply, Stage& stage);
 
-/// plan, forward, drop, on tensors in the arena at `base`. Fills the workspace as the call says.
-/// Sets reply.needs_workspace and runs nothing where `workspace` is too small for it.
-void call_forward(const LoadedPlugin& loaded, std::byte* base, const SlotRange& workspace,
-                  const PlacedCall& call, CallReply& reply, Stage& stage,
-                  std::uint64_t& cpu_before_ns);
+/// plan, forward or backward, drop, on tensors in the arena at `base`. Fills the workspace as the
+/// call says. Sets reply.needs_workspace and runs nothing where `workspace` is too small for it.
+void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& workspace,
+                 const PlacedCall& call, CallReply& reply, Stage& stage,
+                 std::uint64_t& cpu_before_ns);
 
 /// Where a workspace of this size stands in its slot.
 std::uint64_t workspace_offset(const SlotRange& slot, std::uint64_t bytes, bool at_end);

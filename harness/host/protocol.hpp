@@ -14,7 +14,7 @@
 
 namespace attest {
 
-inline constexpr std::uint32_t kHostProtocol = 1;
+inline constexpr std::uint32_t kHostProtocol = 2;
 /// The file descriptor on which the host finds the shared memory.
 inline constexpr int kHostMemoryFd = 3;
 /// Unmapped address space on each side of every slot. It costs no memory; one page would let a
@@ -32,7 +32,7 @@ struct SlotRange {
 
 /// Whose move it is: a futex word.
 enum class Turn : std::uint32_t { runner, host, dead };
-enum class Command : std::uint32_t { load, forward, quit };
+enum class Command : std::uint32_t { load, call, quit };
 
 /// Where the host is, for words such as "in plan()".
 enum class Stage : std::uint32_t {
@@ -73,7 +73,7 @@ struct CallReply {
   std::int32_t status;
   std::uint32_t needs_workspace;  ///< 1: nothing was run, the workspace slot is too small
   std::uint64_t workspace_bytes;  ///< that the plan asked for
-  std::uint64_t cpu_ns;           ///< spent in plan and forward
+  std::uint64_t cpu_ns;           ///< spent in plan and the call
   char message[kMessageBytes];
 };
 

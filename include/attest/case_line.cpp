@@ -16,7 +16,7 @@ namespace attest {
 namespace {
 
 using Problem = AttentionProblem;
-constexpr std::string_view kOperation = "attention.forward";
+constexpr std::string_view kOperationPrefix = "attention.";
 
 struct Key {
   std::string_view name;
@@ -197,6 +197,25 @@ std::string print_t5(const Problem& problem) {
                      problem.t5_bidirectional ? "bidirectional" : "causal");
 }
 
+std::string read_gradients(std::string_view text, Problem& problem) {
+  for (std::string_view piece : split(text, ',')) {
+    Gradient gradient{};
+    if (auto wrong = read_enum(piece, gradient); !wrong.empty()) return wrong;
+    problem.no_gradient[static_cast<std::size_t>(gradient)] = true;
+  }
+  return {};
+}
+
+std::string print_gradients(const Problem& problem) {
+  std::string text;
+  for (std::size_t n = 0; n < kNumGradients; ++n) {
+    if (!problem.no_gradient[n]) continue;
+    if (!text.empty()) text += ',';
+    text += enum_name(static_cast<Gradient>(n));
+  }
+  return text;
+}
+
 constexpr Key kKeys[] = {
     choice<&Problem::dtype>("dtype"),
     integer<&Problem::batch>("b"),
@@ -261,6 +280,9 @@ constexpr Key kKeys[] = {
     choice<&Problem::empty_output>("empty_output"),
     choice<&Problem::empty_lse>("empty_lse"),
     flag<&Problem::want_lse>("lse"),
+    {"no_gradient", read_gradients, print_gradients},
+    flag<&Problem::d_lse>("d_lse"),
+    choice<&Problem::d_o_data>("d_o_data"),
     choice<&Problem::layout>("layout"),
     choice<&Problem::data>("data"),
     {"v_data",
@@ -282,6 +304,8 @@ constexpr Key kKeys[] = {
     literal<&Literal::keep>("keep_values"),
     literal<&Literal::sink>("sink_values"),
     literal<&Literal::slopes>("slope_values"),
+    literal<&Literal::d_o>("d_o_values"),
+    literal<&Literal::d_lse>("d_lse_values"),
 };
 constexpr std::size_t kNumKeys = std::size(kKeys);
 
@@ -306,7 +330,7 @@ std::string print_number(double value) {
 }
 
 std::string print_case(const Problem& problem) {
-  std::string line{kOperation};
+  std::string line = fmt::format("{}{}", kOperationPrefix, enum_name(problem.operation));
   for (const Key& key : kKeys) {
     const std::string value = key.print(problem);
     if (value.empty()) continue;
@@ -327,10 +351,17 @@ Result<Problem> parse_case(std::string_view line) {
     return at(*column, "a byte that is not printable ASCII");
   const auto words = split_words(line);
   if (words.empty()) return Error{"case line: empty; it starts with attention.forward"};
-  if (words.front().text != kOperation)
-    return at(words.front().column, fmt::format("{} is no operation; a case line starts with {}",
-                                                quote(words.front().text), kOperation));
+  const std::string_view first = words.front().text;
+  const auto operation = first.starts_with(kOperationPrefix)
+                             ? parse_enum<Operation>(first.substr(kOperationPrefix.size()))
+                             : std::nullopt;
+  if (!operation)
+    return at(words.front().column,
+              fmt::format("{} is no operation; a case line starts with attention.forward or "
+                          "attention.backward",
+                          quote(first)));
   Problem problem;
+  problem.operation = *operation;
   std::array<bool, kNumKeys> seen{};
   for (std::size_t i = 1; i < words.size(); ++i) {
     const auto [text, column] = words[i];

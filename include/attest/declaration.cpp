@@ -28,6 +28,7 @@ struct Override {
 struct Draft {
   Declaration declaration;
   bool all_features = false;
+  bool all_gradients = false;  ///< of everything that the kernel takes
   bool v_head_dim_given = false;
   std::set<std::string, std::less<>> seen;
   std::string precision = "f32";
@@ -183,12 +184,31 @@ bool* promise_of(std::string_view key, Declaration& declaration) {
   return nullptr;
 }
 
+/// "all", or a list of kBackwardWords; dQ, dK and dV go without saying.
+Wrong read_backward(std::string_view text, Draft& draft) {
+  draft.all_gradients = text == "all";
+  if (draft.all_gradients) return {};
+  for (std::string_view piece : split(text, ',')) {
+    const auto word = std::find_if(std::begin(kBackwardWords), std::end(kBackwardWords),
+                                   [&](const BackwardWord& known) { return known.name == piece; });
+    if (word == std::end(kBackwardWords))
+      return fmt::format("{} is none of bias, slopes, sink, lse, and not all", quote(piece));
+    draft.declaration.backward.*word->served = true;
+  }
+  return {};
+}
+
 /// nullopt: no such flag.
 std::optional<Wrong> read_flag(std::string_view key, bool has_value, Draft& draft) {
   if (key == "window" && !has_value) {
     draft.add(Feature::window_left);
     draft.add(Feature::window_right);
     return Wrong{};
+  }
+  if (key == "backward") {
+    draft.declaration.backward.served = true;
+    if (!has_value) return Wrong{};
+    return std::nullopt;
   }
   bool* promise = promise_of(key, draft.declaration);
   const auto word = std::find_if(
@@ -224,6 +244,7 @@ std::optional<Wrong> read_value(std::string_view key, std::string_view text, Dra
   if (key == "layout") return read_feature_list(key, text, "bhld", &d.layout_bhld, draft);
   if (key == "align" || key == "window" || key == "alibi" || key == "rope" || key == "rope_scaling")
     return read_feature_list(key, text, "", nullptr, draft);
+  if (key == "backward") return read_backward(text, draft);
   if (key == "mask_polarity") return read_choice(text, d.mask_polarity, kMaskPolarityNames);
   if (key == "lse_base") return read_choice(text, d.lse_base, kLseBaseNames);
   if (key == "window_bound") return read_choice(text, d.window_bound, kWindowBoundNames);
@@ -250,6 +271,11 @@ Wrong read_word(std::string_view word, Draft& draft) {
   return fmt::format("{} is no key of a declaration", quote(key));
 }
 
+bool has_alibi(const Declaration& d) {
+  return d.has(Feature::alibi_absolute) || d.has(Feature::alibi_signed) ||
+         d.has(Feature::alibi_key_anchored);
+}
+
 void settle_features(Draft& draft) {
   Declaration& d = draft.declaration;
   if (d.head_dims.empty()) d.head_dims = any_dim();
@@ -258,6 +284,14 @@ void settle_features(Draft& draft) {
   d.features.fill(true);
   d.features[static_cast<std::size_t>(Feature::v_head_dim)] = !same_v;
   if (!draft.v_head_dim_given) d.v_head_dims = d.head_dims;
+}
+
+/// backward=all: of everything that the kernel takes.
+void settle_gradients(Draft& draft) {
+  Declaration& d = draft.declaration;
+  if (!draft.all_gradients) return;
+  d.backward = {true, d.has(Feature::bias), has_alibi(d), d.has(Feature::sink),
+                d.has(Feature::lse)};
 }
 
 void settle_precision(Draft& draft) {
@@ -284,8 +318,7 @@ void settle_precision(Draft& draft) {
 Wrong contradiction(const Draft& draft) {
   const Declaration& d = draft.declaration;
   const bool window = d.has(Feature::window_left) || d.has(Feature::window_right);
-  const bool alibi = d.has(Feature::alibi_absolute) || d.has(Feature::alibi_signed) ||
-                     d.has(Feature::alibi_key_anchored);
+  const bool alibi = has_alibi(d);
   const bool rope = d.has(Feature::rope_interleaved) || d.has(Feature::rope_half);
   const bool masks = d.has(Feature::causal) || d.has(Feature::prefix) || window ||
                      d.has(Feature::packed) || d.has(Feature::mask) || d.has(Feature::blocks);
@@ -305,6 +338,10 @@ Wrong contradiction(const Draft& draft) {
               "rope"),
         needs(d.has(Feature::scale_nonpositive), d.has(Feature::scale), "scale_nonpositive",
               "scale"),
+        needs(d.backward.bias, d.has(Feature::bias), "backward=bias", "bias"),
+        needs(d.backward.slopes, alibi, "backward=slopes", "alibi"),
+        needs(d.backward.sink, d.has(Feature::sink), "backward=sink", "sink"),
+        needs(d.backward.lse, d.has(Feature::lse), "backward=lse", "lse"),
         needs(draft.given("mask_polarity"), d.has(Feature::mask), "mask_polarity", "mask"),
         needs(draft.given("window_bound"), d.has(Feature::window_left), "window_bound",
               "window or window=left"),
@@ -347,6 +384,7 @@ Result<Declaration> parse_declaration(std::string_view text) {
         return error(word.column, wrong);
   }
   settle_features(draft);
+  settle_gradients(draft);
   settle_precision(draft);
   if (const Wrong wrong = contradiction(draft); !wrong.empty())
     return Error{"declaration: " + wrong};

@@ -121,6 +121,14 @@ enum class Lengths : std::uint8_t {
 /// What a query row outside every sequence gets: o = 0 and lse = -inf, or whatever was there.
 enum class PaddingRow : std::uint8_t { zero, unspecified };
 
+/// What a kernel's backward gives beside dQ, dK and dV.
+struct BackwardScope {
+  bool served = false;
+  bool bias = false, slopes = false, sink = false;  ///< gradients of these
+  bool lse = false;                                 ///< takes a gradient of lse
+  bool operator==(const BackwardScope&) const = default;
+};
+
 struct Declaration {
   std::string text;  ///< as written
 
@@ -132,6 +140,7 @@ struct Declaration {
   std::array<bool, kNumFeatures> features{};
   bool base_full = true;    ///< false: base=causal alone, say; plain full attention is not served
   bool layout_bhld = true;  ///< false: layout=blhd alone, say
+  BackwardScope backward;
 
   MaskPolarity mask_polarity = MaskPolarity::keep;
   LseBase lse_base = LseBase::e;

@@ -90,6 +90,20 @@ std::string_view choice(const TwoNames& names, E value) {
   return names[static_cast<std::size_t>(value) % names.size()];
 }
 
+void print_backward(const Declaration& d, Words& words) {
+  if (!d.backward.served) return;
+  std::string values;
+  for (const BackwardWord& word : kBackwardWords) {
+    if (!(d.backward.*word.served)) continue;
+    if (!values.empty()) values += ',';
+    values += word.name;
+  }
+  if (values.empty())
+    words.add("backward");
+  else
+    words.add("backward", values);
+}
+
 void print_conventions(const Declaration& d, Words& words) {
   const Declaration plain;
   if (d.mask_polarity != plain.mask_polarity)
@@ -196,6 +210,7 @@ std::string print_declaration(const Declaration& d) {
   if (d.max_q_len > 0) words.add("max_q_len", std::to_string(d.max_q_len));
   if (d.max_kv_len > 0) words.add("max_kv_len", std::to_string(d.max_kv_len));
   print_features(d, words);
+  print_backward(d, words);
   print_conventions(d, words);
   print_precision(d, words);
   if (d.deterministic) words.add("deterministic");

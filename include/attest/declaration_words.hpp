@@ -61,6 +61,16 @@ inline constexpr FeatureWord kFeatureWords[] = {
 };
 static_assert(std::size(kFeatureWords) == kNumFeatures - 1);
 
+/// What `backward=` may list; `backward` alone is dQ, dK and dV.
+struct BackwardWord {
+  std::string_view name;
+  bool BackwardScope::*served;
+};
+inline constexpr BackwardWord kBackwardWords[] = {{"bias", &BackwardScope::bias},
+                                                  {"slopes", &BackwardScope::slopes},
+                                                  {"sink", &BackwardScope::sink},
+                                                  {"lse", &BackwardScope::lse}};
+
 using TwoNames = std::array<std::string_view, 2>;
 inline constexpr TwoNames kMaskPolarityNames{"keep", "drop"};
 inline constexpr TwoNames kLseBaseNames{"e", "2"};

@@ -160,6 +160,15 @@ std::optional<std::string> not_declared(const Declaration& declaration,
   if (!declaration.has(problem.dtype)) return fmt::format("dtype {}", enum_name(problem.dtype));
   if (problem.base == Base::full && !declaration.base_full) return "base full";
   if (problem.layout == Layout::bhld && !declaration.layout_bhld) return "layout bhld";
+  if (problem.operation == Operation::backward) {
+    const BackwardScope& backward = declaration.backward;
+    if (!backward.served) return "backward";
+    if (wants_gradient(problem, Gradient::bias) && !backward.bias) return "the gradient of bias";
+    if (wants_gradient(problem, Gradient::slopes) && !backward.slopes)
+      return "the gradient of ALiBi slopes";
+    if (wants_gradient(problem, Gradient::sink) && !backward.sink) return "the gradient of sink";
+    if (problem.d_lse && !backward.lse) return "a gradient of lse";
+  }
   for (Feature feature : features_of(problem))
     if (!declaration.has(feature)) return fmt::format("feature {}", name(feature));
   if (!contains(declaration.head_dims, problem.head_dim))

@@ -54,10 +54,6 @@ struct RealTensors {
   Dense<T> sink;    ///< [1, Hq, 1, 1], may hold -inf
 };
 
-/// A tensor of RealTensors, as gradients are named.
-enum class Gradient : std::uint8_t { q, k, v, bias, slopes, sink };
-inline constexpr std::size_t kNumGradients = 6;
-
 template <class T>
 Dense<T>& tensor_of(RealTensors<T>& tensors, Gradient which) {
   Dense<T>* const all[] = {&tensors.q,    &tensors.k,      &tensors.v,
@@ -75,6 +71,7 @@ struct AttentionInputs : RealTensors<double> {
   Dense<std::uint8_t> keep;    ///< [B, Hq, Lq, Lk], 1 = kept by dropout
   Dense<double> d_o;           ///< backward: dO [B, Hq, Lq, Dv]
   Dense<double> d_lse;         ///< backward: dLSE [B, Hq, Lq, 1]; absent: 0
+  Dense<double> o, lse;        ///< backward: what the kernel's forward gave, in its own encoding
 };
 
 }  // namespace attest

@@ -18,6 +18,11 @@ inline constexpr std::array<std::string_view, 0> kNamesOf{};
 template <>
 inline constexpr std::array<std::string_view, 4> kNamesOf<DType>{"f64", "f32", "f16", "bf16"};
 template <>
+inline constexpr std::array<std::string_view, 2> kNamesOf<Operation>{"forward", "backward"};
+template <>
+inline constexpr std::array<std::string_view, kNumGradients> kNamesOf<Gradient>{
+    "q", "k", "v", "bias", "slopes", "sink"};
+template <>
 inline constexpr std::array<std::string_view, 3> kNamesOf<Base>{"full", "causal", "prefix"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNamesOf<Align>{"bottom_right", "top_left",

@@ -92,6 +92,32 @@ std::int64_t num_sequences(const AttentionProblem& problem) {
                                       : static_cast<std::int64_t>(problem.cu_seqlens_q.size()) - 1;
 }
 
+bool wants_gradient(const AttentionProblem& problem, Gradient gradient) {
+  if (problem.operation != Operation::backward ||
+      problem.no_gradient[static_cast<std::size_t>(gradient)])
+    return false;
+  switch (gradient) {
+    case Gradient::q:
+    case Gradient::k:
+    case Gradient::v: return true;
+    case Gradient::bias: return problem.bias != BiasKind::none;
+    case Gradient::slopes: return problem.alibi != AlibiKind::none;
+    case Gradient::sink: return problem.sink != SinkKind::none;
+  }
+  return false;
+}
+
+AttentionProblem forward_of(AttentionProblem problem) {
+  const AttentionProblem defaults;
+  problem.operation = Operation::forward;
+  problem.no_gradient = defaults.no_gradient;
+  problem.d_lse = false;
+  problem.d_o_data = defaults.d_o_data;
+  problem.literal.d_o.clear();
+  problem.literal.d_lse.clear();
+  return problem;
+}
+
 std::int64_t tensor_bytes(const AttentionProblem& problem) {
   const auto& p = problem;
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
@@ -122,6 +148,8 @@ std::int64_t tensor_bytes(const AttentionProblem& problem) {
   if (p.sink != SinkKind::none) add(product_of({p.num_heads}), statistic);
   if (p.rope != RopePairing::none)
     add(product_of({2, rope_rows(p), effective_rope_dim(p) / 2}), statistic);
+  // Gradients are as large as their inputs, and o and dO beside them as large as q.
+  if (p.operation == Operation::backward) bytes = saturating_multiply(2, bytes);
   for (const auto* values : {&p.seqlens_q, &p.seqlens_k, &p.left_pad_q, &p.left_pad_k,
                              &p.cu_seqlens_q, &p.cu_seqlens_k, &p.q_offset, &p.prefix_len})
     add(static_cast<std::int64_t>(values->size()), 4);

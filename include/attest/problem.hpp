@@ -7,6 +7,8 @@
 // they are translated at the subject's edge.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +17,11 @@
 #include "attest/dtype.hpp"
 
 namespace attest {
+
+enum class Operation : std::uint8_t { forward, backward };
+/// The inputs that have a gradient.
+enum class Gradient : std::uint8_t { q, k, v, bias, slopes, sink };
+inline constexpr std::size_t kNumGradients = 6;
 
 enum class Base : std::uint8_t { full, causal, prefix };
 enum class Align : std::uint8_t { bottom_right, top_left, q_offset };
@@ -114,10 +121,12 @@ enum class Layout : std::uint8_t {
 struct Literal {
   std::vector<double> q, k, v, bias, sink, slopes;
   std::vector<double> mask, blocks, keep;  // 0 or 1
+  std::vector<double> d_o, d_lse;          // backward
   bool operator==(const Literal&) const = default;
 };
 
 struct AttentionProblem {
+  Operation operation = Operation::forward;
   DType dtype = DType::f32;
   std::int64_t batch = 1;
   std::int64_t num_heads = 1;
@@ -168,6 +177,11 @@ struct AttentionProblem {
   EmptyLse empty_lse = EmptyLse::neg_inf;
 
   bool want_lse = true;
+  // Of Operation::backward alone:
+  std::array<bool, kNumGradients> no_gradient{};  ///< by Gradient: not asked for
+  bool d_lse = false;                             ///< a gradient of lse is given; needs want_lse
+  Family d_o_data = Family::gaussian;             ///< values of dO, as for v
+
   Layout layout = Layout::bhld;
   Family data = Family::gaussian;
   std::optional<Family> v_data;  ///< for v alone; nullopt: as `data`
@@ -189,6 +203,11 @@ std::int64_t num_sequences(const AttentionProblem& problem);
 /// naming the field; nullopt where it is legal. Total: any field values, also hostile ones, are
 /// safe to pass.
 std::optional<std::string> problem_error(const AttentionProblem& problem);
+
+/// Whether the problem is a backward call that asks for this gradient: its input is there.
+bool wants_gradient(const AttentionProblem& problem, Gradient gradient);
+/// The forward call before a backward one.
+AttentionProblem forward_of(AttentionProblem problem);
 
 /// Bytes of all tensors of the call together, saturating at 2^63-1.
 std::int64_t tensor_bytes(const AttentionProblem& problem);

@@ -39,7 +39,8 @@ MaybeError unknown_values(const AttentionProblem& p) {
         check(in_list(p.slopes), "slopes"), check(in_list(p.sink), "sink"),
         check(in_list(p.rope), "rope"), check(in_list(p.empty_output), "empty_output"),
         check(in_list(p.empty_lse), "empty_lse"), check(in_list(p.layout), "layout"),
-        check(in_list(p.data), "data"), check(!p.v_data || in_list(*p.v_data), "v_data")})
+        check(in_list(p.data), "data"), check(!p.v_data || in_list(*p.v_data), "v_data"),
+        check(in_list(p.operation), "the operation"), check(in_list(p.d_o_data), "d_o_data")})
     if (error) return error;
   return std::nullopt;
 }
@@ -356,6 +357,23 @@ MaybeError literals(const AttentionProblem& p) {
   return std::nullopt;
 }
 
+MaybeError backward(const AttentionProblem& p) {
+  const Literal& given = p.literal;
+  if (p.operation == Operation::forward) {
+    const AttentionProblem plain = forward_of(p);
+    if (p.no_gradient != plain.no_gradient) return "no_gradient needs attention.backward";
+    if (p.d_lse) return "d_lse needs attention.backward";
+    if (p.d_o_data != plain.d_o_data) return "d_o_data needs attention.backward";
+  }
+  if (p.d_lse && !p.want_lse) return "d_lse needs lse";
+  if (auto error = literal("d_o_values", given.d_o, p.d_o_data == Family::list, "d_o_data=list",
+                           p.batch * p.num_heads * p.q_len * p.v_head_dim, p.dtype, Values::any))
+    return error;
+  if (given.d_lse.empty()) return std::nullopt;
+  return literal("d_lse_values", given.d_lse, p.d_lse, "d_lse", p.batch * p.num_heads * p.q_len,
+                 p.dtype == DType::f64 ? DType::f64 : DType::f32, Values::any);
+}
+
 MaybeError data(const AttentionProblem& p) {
   const bool identity = p.v_data.value_or(p.data) == Family::identity_v;
   if (identity && p.v_head_dim < p.kv_len)
@@ -369,7 +387,7 @@ MaybeError data(const AttentionProblem& p) {
 std::optional<std::string> problem_error(const AttentionProblem& problem) {
   // Later checks rely on earlier ones: dims before sizes before anything that multiplies.
   for (auto* check : {unknown_values, dims, scalars, packing, lengths, positions, alibi, rope, axes,
-                      sizes, t5, literals, data})
+                      sizes, t5, literals, backward, data})
     if (auto error = check(problem)) return error;
   return std::nullopt;
 }
