@@ -3,6 +3,7 @@
 // itself checks them far more closely; this finds gross mistakes without any of its machinery.
 #include <cmath>
 
+#include "impls/plain_answer.hpp"
 #include "impls/random_call.hpp"
 
 namespace attest::testing {
@@ -58,19 +59,6 @@ TEST_P(Implementation, GivesTheAnswerOfTheFormulas) {
       expect_answer(*call, seed);
       if (HasFatalFailure()) return;
     }
-}
-
-/// Every element is written, and nothing between the elements. All bytes were 0xff before.
-void expect_written_exactly(Tensor& tensor, const std::string& what) {
-  std::vector<unsigned char> between = tensor.bytes();
-  tensor.fill([&](const Shape& at) {
-    const auto* address = static_cast<const unsigned char*>(tensor.address(at));
-    const std::ptrdiff_t offset = address - tensor.bytes().data();
-    std::fill_n(between.begin() + offset, tensor.dl()->dtype.bits / 8, std::uint8_t{0xff});
-    EXPECT_FALSE(std::isnan(tensor.get(at))) << what;
-    return tensor.get(at);
-  });
-  EXPECT_EQ(between, std::vector<unsigned char>(between.size(), 0xff)) << what;
 }
 
 TEST_P(Implementation, WritesOutputsAloneAndAllOfThem) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of this folder: small calls that draw on every feature, and their answer in double
-// by the formulas of docs/semantics.md, pair by pair. Shares nothing with the kernels.
+// For the tests of this folder: small calls that draw on every feature. Their answers:
+// impls/plain_answer.hpp.
 #pragma once
 
 #include <cmath>
@@ -241,101 +241,6 @@ inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype) 
     p.rope_cos = cosines.dl(), p.rope_sin = sines.dl();
   }
   return made;
-}
-
-struct Answer {
-  std::vector<double> o, lse;  ///< row-major
-};
-
-/// The formulas, in double.
-inline Answer answer(RandomCall& call) {
-  const attest_attention& p = call.p;
-  const std::int64_t batch = p.q->shape[0], heads = p.q->shape[1], q_len = p.q->shape[2];
-  const std::int64_t dim = p.q->shape[3], v_dim = p.v->shape[3];
-  const std::int64_t group = heads / p.k->shape[1];
-  Answer result;
-  result.o.assign(static_cast<std::size_t>(batch * heads * q_len * v_dim), 0);
-  result.lse.assign(static_cast<std::size_t>(batch * heads * q_len), -HUGE_VAL);
-
-  const auto broadcast = [&](const char* name, std::int64_t b, std::int64_t h, std::int64_t i,
-                             std::int64_t j) {
-    Tensor& t = call[name];
-    return t.get({t.extent(0) == 1 ? 0 : b, t.extent(1) == 1 ? 0 : h, t.extent(2) == 1 ? 0 : i,
-                  t.extent(3) == 1 ? 0 : j});
-  };
-  const auto rotated = [&](const char* name, std::int64_t b, std::int64_t h, std::int64_t row,
-                           std::int64_t position) {
-    std::vector<double> x;
-    for (std::int64_t c = 0; c < dim; ++c) x.push_back(call[name].get({b, h, row, c}));
-    const std::vector<double> given = x;
-    for (std::int64_t t = 0; p.rope && t < p.rope_dim / 2; ++t) {
-      const bool pairs = p.rope == ATTEST_ROPE_INTERLEAVED;
-      const auto first = static_cast<std::size_t>(pairs ? 2 * t : t);
-      const auto second = static_cast<std::size_t>(pairs ? 2 * t + 1 : t + p.rope_dim / 2);
-      const double angle = rope_angle(p, position, t);
-      x[first] = given[first] * std::cos(angle) - given[second] * std::sin(angle);
-      x[second] = given[first] * std::sin(angle) + given[second] * std::cos(angle);
-    }
-    return x;
-  };
-
-  for (std::size_t n = 0; n < call.sequences.size(); ++n) {
-    const SequenceRows rows = call.sequences[n];
-    const std::int64_t b = rows.b, offset = offset_of(call, n);
-    for (std::int64_t h = 0; h < heads; ++h) {
-      std::vector<std::vector<double>> keys;
-      for (std::int64_t j = rows.k0; j < rows.k1; ++j)
-        keys.push_back(rotated("k", b, h / group, j, j - rows.k0));
-      for (std::int64_t i = rows.q0; i < rows.q1; ++i) {
-        const std::int64_t qpos = i - rows.q0 + offset;
-        const std::vector<double> query = rotated("q", b, h, i, qpos);
-        std::vector<std::pair<std::int64_t, double>> scores;
-        for (std::int64_t j = rows.k0; j < rows.k1; ++j) {
-          const std::int64_t kpos = j - rows.k0, ahead = kpos - qpos;
-          bool sees = p.base == ATTEST_BASE_FULL || ahead <= 0;
-          if (p.base == ATTEST_BASE_PREFIX)
-            sees = sees || kpos < call["prefix_len"].get({static_cast<std::int64_t>(n)});
-          const bool in_window = (p.window_left == -1 || -ahead <= p.window_left) &&
-                                 (p.window_right == -1 || ahead <= p.window_right);
-          const bool global = (0 <= qpos && qpos < p.global_tokens) || kpos < p.global_tokens;
-          sees = sees && (in_window || global);
-          if (p.mask) sees = sees && broadcast("mask", b, h, i, j) != 0;
-          if (p.blocks) sees = sees && broadcast("blocks", b, h, i / p.block_q, j / p.block_k) != 0;
-          if (!sees) continue;
-          const std::vector<double>& key = keys[static_cast<std::size_t>(kpos)];
-          double z = 0;
-          for (std::size_t c = 0; c < key.size(); ++c) z += query[c] * key[c];
-          z *= p.scale;
-          double alibi = 0;
-          if (p.alibi) {
-            Tensor& t = call["alibi_slopes"];
-            const double slope = p.alibi_slopes->ndim == 2 ? t.get({b, h}) : t.get({h});
-            alibi = slope * static_cast<double>(p.alibi == ATTEST_ALIBI_ABSOLUTE ? -std::abs(ahead)
-                                                : p.alibi == ATTEST_ALIBI_SIGNED ? ahead
-                                                                                 : kpos);
-          }
-          if (p.alibi_inside_softcap) z += alibi;
-          if (p.softcap > 0) z = p.softcap * std::tanh(z / p.softcap);
-          if (!p.alibi_inside_softcap) z += alibi;
-          if (p.bias) z += broadcast("bias", b, h, i, j);
-          if (z != -HUGE_VAL) scores.emplace_back(j, z);
-        }
-        const double sink = p.sink ? call["sink"].get({h}) : -HUGE_VAL;
-        const std::int64_t row = (b * heads + h) * q_len + i;
-        // Scores stay below 100 here, so that exp needs no maximum.
-        double sum = std::exp(sink);
-        for (const auto& [j, z] : scores) sum += std::exp(z);
-        result.lse[static_cast<std::size_t>(row)] = std::log(sum);
-        for (const auto& [j, z] : scores)
-          for (std::int64_t c = 0; c < v_dim; ++c) {
-            const double kept = p.keep ? broadcast("keep", b, h, i, j) / (1 - p.dropout_p) : 1;
-            result.o[static_cast<std::size_t>(row * v_dim + c)] +=
-                kept * std::exp(z) / sum * call["v"].get({b, h / group, j, c});
-          }
-      }
-    }
-  }
-  return result;
 }
 
 }  // namespace attest::testing

@@ -42,6 +42,13 @@ Storage narrow(Compute<Storage> x) {
     return x;
 }
 
+/// x as the storage type holds it: what a matrix unit of 16-bit inputs is fed. As it is where
+/// Storage is the type of the computation.
+template <class Storage>
+Compute<Storage> rounded(Compute<Storage> x) {
+  return widen(narrow<Storage>(x));
+}
+
 /// Calls body(Storage{}) with the type that the tensors of the call store.
 template <class Body>
 void with_storage(DType dtype, Body&& body) {
@@ -151,6 +158,31 @@ inline Sizes read_sizes(const attest_attention& p) {
   return s;
 }
 
+/// What a backward call carries beyond a forward one. Throws Invalid where it contradicts the rest.
+inline void check_gradients(const attest_attention& p, const Sizes& s) {
+  const DLDataType data = dl_dtype(s.dtype);
+  const DLDataType wide = dl_dtype(s.dtype == DType::f64 ? DType::f64 : DType::f32);
+  check_tensor(p.d_o, "d_o", data, {s.batch, s.heads, s.q_len, s.v_dim});
+  check_tensor(p.d_lse, "d_lse", wide, {s.batch, s.heads, s.q_len});
+  check_tensor(p.d_q, "d_q", data, {s.batch, s.heads, s.q_len, s.dim});
+  check_tensor(p.d_k, "d_k", data, {s.batch, s.kv_heads, s.kv_len, s.dim});
+  check_tensor(p.d_v, "d_v", data, {s.batch, s.kv_heads, s.kv_len, s.v_dim});
+  check_tensor(p.d_sink, "d_sink", wide, {s.heads});
+  if (p.d_bias) {
+    if (!p.bias) throw Invalid("d_bias without bias");
+    const std::int64_t* const shape = p.bias->shape;
+    check_tensor(p.d_bias, "d_bias", data, {shape[0], shape[1], shape[2], shape[3]});
+  }
+  if (p.d_alibi_slopes) {
+    if (!p.alibi) throw Invalid("d_alibi_slopes without alibi");
+    if (p.alibi_slopes->ndim == 2)
+      check_tensor(p.d_alibi_slopes, "d_alibi_slopes", wide, {s.batch, s.heads});
+    else
+      check_tensor(p.d_alibi_slopes, "d_alibi_slopes", wide, {s.heads});
+  }
+  if (p.d_sink && !p.sink) throw Invalid("d_sink without sink");
+}
+
 /// n elements that lie `stride` apart, widened.
 template <class Storage>
 void load_row(const Storage* from, std::int64_t stride, std::int64_t n, Compute<Storage>* to) {
@@ -169,6 +201,42 @@ const Storage* row_of(const DLTensor* t, std::int64_t b, std::int64_t h, std::in
 template <class Storage>
 Storage* output_row(const DLTensor* t, std::int64_t b, std::int64_t h, std::int64_t i) {
   return static_cast<Storage*>(t->data) + b * t->strides[0] + h * t->strides[1] + i * t->strides[2];
+}
+
+/// The other way: n values of the computation, each times `factor`, into a row that exists.
+template <class Storage>
+void store_row(const Compute<Storage>* from, Compute<Storage> factor, std::int64_t n, Storage* to,
+               std::int64_t stride) {
+  for (std::int64_t i = 0; i < n; ++i) to[i * stride] = narrow<Storage>(from[i] * factor);
+}
+
+/// 0 in every element of a tensor of four axes.
+template <class Storage>
+void write_zeros(const DLTensor* t) {
+  for (std::int64_t b = 0; b < t->shape[0]; ++b)
+    for (std::int64_t h = 0; h < t->shape[1]; ++h)
+      for (std::int64_t i = 0; i < t->shape[2]; ++i)
+        for (std::int64_t c = 0; c < t->shape[3]; ++c)
+          output_row<Storage>(t, b, h, i)[c * t->strides[3]] = narrow<Storage>(0);
+}
+
+/// The gradient of a number per head, [Hq] or [B, Hq], from what each sequence adds to it:
+/// parts[n * heads + h] for sequence n, which belongs to batch entry batch_of[n]. Added in the
+/// order of the sequences, so that threads do not matter.
+template <class C>
+void sum_per_head(const std::vector<double>& parts, const std::vector<std::int64_t>& batch_of,
+                  const DLTensor* to) {
+  const std::int64_t heads = to->shape[to->ndim - 1];
+  const std::int64_t entries = to->ndim == 2 ? to->shape[0] : 1;
+  for (std::int64_t b = 0; b < entries; ++b)
+    for (std::int64_t h = 0; h < heads; ++h) {
+      double sum = 0;
+      for (std::size_t n = 0; n < batch_of.size(); ++n)
+        if (to->ndim == 1 || batch_of[n] == b)
+          sum += parts[n * static_cast<std::size_t>(heads) + static_cast<std::size_t>(h)];
+      const TensorView<C> view(to);
+      (to->ndim == 2 ? view(b, h) : view(h)) = static_cast<C>(sum);
+    }
 }
 
 /// Scratch memory that a thread keeps between calls: a call of a few elements must cost

@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -106,6 +108,19 @@ class Tensor {
   DLTensor dl_{};
 };
 
+/// Every element is written, and nothing between the elements. All bytes were 0xff before.
+inline void expect_written_exactly(Tensor& tensor, const std::string& what) {
+  std::vector<unsigned char> between = tensor.bytes();
+  tensor.fill([&](const Shape& at) {
+    const auto* address = static_cast<const unsigned char*>(tensor.address(at));
+    const std::ptrdiff_t offset = address - tensor.bytes().data();
+    std::fill_n(between.begin() + offset, tensor.dl()->dtype.bits / 8, std::uint8_t{0xff});
+    EXPECT_FALSE(std::isnan(tensor.get(at))) << what;
+    return tensor.get(at);
+  });
+  EXPECT_EQ(between, std::vector<unsigned char>(between.size(), 0xff)) << what;
+}
+
 /// One kernel of a module, open until the end of its life.
 class Loaded {
  public:
@@ -143,6 +158,11 @@ class Loaded {
     attest_context context = make_context(num_threads);
     message_[0] = '\0';
     return plugin_->forward(state_, nullptr, &problem, &context);
+  }
+  attest_status backward(const attest_attention& problem, int num_threads = 1) {
+    attest_context context = make_context(num_threads);
+    message_[0] = '\0';
+    return plugin_->backward(state_, nullptr, &problem, &context);
   }
   std::string message() const { return message_; }
 
