@@ -141,7 +141,7 @@ class NaiveKernel : public Kernel {
   }
 };
 ATTEST_PLUGIN(NaiveKernel, "naive", "1.0",
-              "dtype=f64,f32,f16,bf16 features=all "
+              "dtype=f64,f32,f16,bf16 features=all backward=all "
               "precision=f32 precision.f16=mma_f32acc_f32p precision.bf16=mma_f32acc_f32p "
               "deterministic batch_invariant thread_invariant masked_nan_safe");
 

@@ -3,9 +3,7 @@
 // formed, [rows, keys] each; the gradients are their products with Q, K and dO. Softmax is computed
 // anew from the scores, so that neither o nor lse is read.
 //
-// Contract: computes in f32 (f64 for f64). For f16 and bf16 the matrices that enter a product, f P
-// and dS, are rounded to the storage type first. Gradients of parameters add unrounded dS in
-// double.
+// Contract: computes in f32 (f64 for f64), P and dS too. Gradients of parameters add dS in double.
 #pragma once
 
 #include <limits>
@@ -139,8 +137,8 @@ struct Backward : Call<Storage> {
       if (p.alibi)
         head.d_slope += static_cast<double>(p.alibi_inside_softcap ? d_a : d_z[j]) *
                         static_cast<double>(this->alibi_distance(at, i, at.k0 + j));
-      weights[j] = rounded<Storage>(keep_factor(at, h, i, at.k0 + j) * weights[j]);
-      d_s[j] = rounded<Storage>(d_a);
+      weights[j] *= keep_factor(at, h, i, at.k0 + j);
+      d_s[j] = d_a;
     }
     if (extra != kNone) head.d_sink += std::exp(extra - max) / sum * (d_lse_i - delta);
   }

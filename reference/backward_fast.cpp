@@ -54,6 +54,8 @@ class Oracle final : public BackwardOracle {
     if (call_.rules.rope) rotate(query_position, q_, 0);
     load(call_.inputs.d_o, place.b, place.h, place.i, width_, d_o_, 0);
 
+    if (row_is_zero(place)) return;
+
     const BackwardCall<R> at{call_, forward, unit()};
     BackwardSums sums;
     if (!fill_keys(at, place, expected, sums)) {
@@ -203,6 +205,13 @@ class Oracle final : public BackwardOracle {
       write_element(elements[c], profile().u_out, profile().eta_out, tensor, first + c);
   }
 
+  /// Where dO and dLSE are 0 every contribution is, and exactly.
+  bool row_is_zero(const RowPlace& place) const {
+    const Dense<double>& d_lse = call_.inputs.d_lse;
+    if (d_lse.present && d_lse.at(place.b, place.h, place.i, 0) != 0) return false;
+    return std::all_of(d_o_.abs.begin(), d_o_.abs.end(), [](double x) { return x == 0; });
+  }
+
   /// False where a size leaves the domain of the declared arithmetic, or where the scores are so
   /// uncertain that a kernel that forms them again may find weights e times as large.
   bool fill_keys(const BackwardCall<R>& at, const RowPlace& place, const Expected& expected,
@@ -235,17 +244,14 @@ class Oracle final : public BackwardOracle {
       sums.lse_variance = squared(expected.lse.t_stat[place.index] / kLambda);
       sums.vague = is_nonlinear(*at.forward.sums);
     }
-    bool row_is_zero = sums.d_lse == 0;
-    for (const double x : d_o_.abs) row_is_zero &= x == 0;
     for (std::size_t x = 0; x < keys_.size(); ++x) {
       BackwardKey<R>& key = keys_[x];
       key.y = key.d_p - delta_ + R(sums.d_lse);
       key.d_z.value = key.p * key.y;
       key.d_a.value = key.d_z.value * key.slope;
-      KeyError<R>{at, sums, static_cast<double>(width_), row_is_zero}.fill(x, key);
+      KeyError<R>{at, sums, static_cast<double>(width_)}.fill(x, key);
       if (!(std::fabs(static_cast<double>(key.d_z.value)) < largest)) return false;
     }
-    if (row_is_zero) sums.ED = sums.EDS = 0;
     return true;
   }
 
@@ -391,15 +397,16 @@ class Oracle final : public BackwardOracle {
     const double p_error =
         p * (lse_radius + unit() * (8 + 2 * std::fabs(static_cast<double>(log_p))));
     x.radius = p_error * (std::fabs(y) + sums.D_radius) + p * (sums.D_radius + 4 * unit() * size);
-    const bool zero = sums.ED == 0 && size == 0;
-    if (forward.sums && !zero) {
+    if (forward.sums) {
       const double common =
           2 * a.u * (std::fabs(row.sink) + 2 * std::fabs(row.sink - row.lse) + std::fabs(row.lse)) +
           (1 + forward.sums->max_updates) * profile().e_exp;
       const double rho = std::expm1(std::min(300.0, common));
-      x.mixed = p * std::fabs(y) * (rho + 4 * a.u) * sums.lse_growth +
-                (1 + rho) * sums.lse_growth * p * (sums.ED + 2 * a.u * size) +
-                p * std::fabs(y) * (sums.lse_growth - 1) + profile().eta_exp * std::fabs(y);
+      x.mixed =
+          p * std::fabs(y) * (rho + 4 * a.u) * sums.lse_growth +
+          (1 + rho) * sums.lse_growth * p * (sums.ED + 2 * a.u * size) +
+          p * std::fabs(y) * (sums.lse_growth - 1) + profile().eta_exp * std::fabs(y) +
+          profile().eta_acc * (2 * static_cast<double>(width_) + static_cast<double>(row.n) + 4);
       x.variance = squared(p * y) * (squared(rho) + 16 * a.u * a.u + sums.lse_variance) +
                    squared(p) * (sums.EDS + squared(2 * a.u * size)) +
                    squared(profile().eta_exp * y);

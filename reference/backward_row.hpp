@@ -181,7 +181,6 @@ struct KeyError {
   const BackwardCall<R>& at;
   const BackwardSums& sums;
   double width;
-  bool row_is_zero;  ///< dO and dLSE are
 
   /// Radius of dZ, without what t adds.
   double radius(const BackwardKey<R>& key, std::size_t x, double y) const {
@@ -215,7 +214,7 @@ struct KeyError {
     if (capped)
       key.d_a.radius +=
           slope_radius(x) * (std::fabs(static_cast<double>(key.d_z.value)) + key.d_z.radius);
-    if (!at.forward.sums || row_is_zero) return;
+    if (!at.forward.sums) return;
 
     const PrecisionProfile& profile = a.profile;
     const RowScores& row = at.forward.row;
@@ -228,15 +227,18 @@ struct KeyError {
     const double rho = std::expm1(std::min(300.0, terms.delta[x] + rounding_z));
     const double growth = (1 + rho) * sums.lse_growth;
     const double p_variance = p > 0 ? squared(terms.noise[x] / p) + squared(rounding_z) : 0;
+    // Products of dO.v, P dP and of y itself may underflow.
+    const double underflow =
+        profile.eta_acc * (2 * width + static_cast<double>(at.forward.row.n) + 4);
     // A weight that may grow by more than its first order meets errors of y with what it grew to.
     const double p_most = terms.delta[x] > 0.05 ? p * (1 + rho) : p;
     const double d_lse = std::fabs(sums.d_lse);
     const double y_error = g(a, width) * key.B + 2 * profile.u_in * key.B + a.keep_error * d_p +
-                           2 * u * (d_p + D + d_lse);
+                           2 * u * (d_p + D + d_lse) + underflow;
     const double y_variance =
         squared(u * profile.c_acc) * ((width / 3) * (d_p * d_p + key.B2) + key.B2) +
         2 * squared(profile.u_in) * key.B2 + squared(a.keep_error * d_p) +
-        4 * u * u * (d_p * d_p + D * D + d_lse * d_lse);
+        4 * u * u * (d_p * d_p + D * D + d_lse * d_lse) + squared(underflow);
     const double eta =
         profile.eta_p * std::max(1.0, 1 / std::max(std::fabs(at.call.rules.scale), 1e-30));
     // `slope` is t for dA and 1 for dZ, `change` how far the kernel's may be from it. What delta
@@ -250,10 +252,10 @@ struct KeyError {
                          growth * (most * p * y_error + p * sums.ED * change + bent);
       shared = growth * slope * p * sums.ED + d_s * (sums.lse_growth - 1);
       const double stored = profile.u_p > 0 ? std::max(profile.u_p * (d_s + own + shared), eta) : 0;
-      to.mixed = own + stored + profile.eta_acc + lost;
+      to.mixed = own + stored + 4 * profile.eta_acc + lost;
       to.variance = d_s * d_s * (p_variance + 16 * u * u) + squared(most * p_most) * y_variance +
                     (squared(p_most * change) + squared(slope * (p_most - p))) * sums.EDS +
-                    squared(stored) + squared(profile.eta_acc) + squared(lost);
+                    squared(stored) + squared(4 * profile.eta_acc) + squared(lost);
       if (change > 0) to.variance += squared(d_z) * (36 * u * u + squared(change / kLambda));
     };
     errors(d_z, 1, 0, key.d_z, key.shared_z);

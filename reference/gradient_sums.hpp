@@ -110,11 +110,9 @@ GradientElement<R> element_of(const Arithmetic& a, const SumRules& rules,
   const double variance = sums.variance[at] +
                           u2 * (n * rules.kappa / 2 + 3) * (plain * plain + sums.square[at]) +
                           rules.weight_error * rules.weight_error * sums.square[at];
-  const double lost = a.profile.eta_acc * n;
-  const bool nothing = mixed == 0;  // every contribution is an exact 0
-  element.mixed = nothing ? 0 : rules.factor * mixed + lost;
-  element.stat =
-      nothing ? 0 : rules.factor * (kLambda * std::sqrt(variance) + 3 * a.u * plain) + lost;
+  const double lost = 4 * a.profile.eta_acc * (n + 2);
+  element.mixed = rules.factor * mixed + lost;
+  element.stat = rules.factor * (kLambda * std::sqrt(variance) + 3 * a.u * plain) + lost;
   if (sums.vague[at] || a.worst_case || variance < kSmallestVariance) element.stat = element.mixed;
   return element;
 }
