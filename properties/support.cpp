@@ -26,15 +26,36 @@ std::vector<std::uint8_t> visible_everywhere(const AttentionProblem& problem,
   return all;
 }
 
+namespace {
+
+/// The shape of an output as inputs.hpp has it; o and lse by rows.
+std::vector<std::int64_t> output_shape(const AttentionProblem& p, Output output) {
+  const auto axes = [&p](const Axes& stored) -> std::vector<std::int64_t> {
+    return {stored.b ? p.batch : 1, stored.h ? p.num_heads : 1, stored.q ? p.q_len : 1,
+            stored.k ? p.kv_len : 1};
+  };
+  switch (output) {
+    case Output::o: return {p.batch, p.num_heads, p.q_len, p.v_head_dim};
+    case Output::lse: return {p.batch, p.num_heads, p.q_len};
+    case Output::d_q: return {p.batch, p.num_heads, p.q_len, p.head_dim};
+    case Output::d_k: return {p.batch, p.num_kv_heads, p.kv_len, p.head_dim};
+    case Output::d_v: return {p.batch, p.num_kv_heads, p.kv_len, p.v_head_dim};
+    case Output::d_bias: return axes(p.bias_axes);
+    case Output::d_slopes: return {p.slopes == SlopesKind::per_batch ? p.batch : 1, p.num_heads};
+    case Output::d_sink: return {p.num_heads};
+  }
+  return {};
+}
+
+}  // namespace
+
 std::vector<std::int64_t> output_index(const AttentionProblem& problem, Output output,
                                        std::size_t flat) {
   auto rest = static_cast<std::int64_t>(flat);
   std::vector<std::int64_t> index;
-  if (output == Output::o) {
-    index.push_back(rest % problem.v_head_dim);
-    rest /= problem.v_head_dim;
-  }
-  for (const std::int64_t extent : {problem.q_len, problem.num_heads, problem.batch}) {
+  const std::vector<std::int64_t> shape = output_shape(problem, output);
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    const std::int64_t extent = std::max<std::int64_t>(shape[axis], 1);
     index.push_back(rest % extent);
     rest /= extent;
   }
@@ -49,7 +70,8 @@ std::optional<CaseResult> judge_pair(CaseContext& context, const AttentionProble
 }
 
 std::string element_name(const AttentionProblem& problem, Output output, std::size_t flat) {
-  std::string text = output == Output::o ? "o[" : "lse[";
+  std::string text(name(output));
+  text += '[';
   const char* separator = "";
   for (const std::int64_t i : output_index(problem, output, flat)) {
     text += separator + std::to_string(i);
@@ -67,7 +89,7 @@ CaseResult element_failure(const AttentionProblem& problem, Output output, std::
   result.elements_failed = 1;
   result.failed_elements = {static_cast<std::uint32_t>(flat)};
   Element element;
-  element.tensor = output == Output::o ? "o" : "lse";
+  element.tensor = name(output);
   element.index = output_index(problem, output, flat);
   element.expected = expected;
   element.actual = actual;
