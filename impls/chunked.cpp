@@ -119,7 +119,7 @@ class ChunkedKernel : public Kernel {
   }
 };
 ATTEST_PLUGIN(ChunkedKernel, "chunked", "1.0",
-              "dtype=f64,f32,f16,bf16 features=all "
+              "dtype=f64,f32,f16,bf16 features=all backward=all "
               "precision=f32 precision.f16=mma_f32acc precision.bf16=mma_f32acc "
               "deterministic batch_invariant thread_invariant masked_nan_safe");
 

@@ -62,7 +62,7 @@ class Oracle final : public BackwardOracle {
       spoil(rows, place, expected);
       return;
     }
-    for (std::size_t x = 0; x < keys_.size(); ++x) add_key(place, forward, x, sums);
+    for (std::size_t x = 0; x < keys_.size(); ++x) add_key(forward, x, sums);
     add_query(place, query_position, forward, sums, expected);
     add_parameters(rows, place, query_position, forward, sums);
     if (forward.row.has_sink) add_sink(place, forward, sums, expected.lse.radius[place.index]);
@@ -256,8 +256,7 @@ class Oracle final : public BackwardOracle {
   }
 
   /// dK_j and dV_j: rows of other queries err independently.
-  void add_key(const RowPlace& place, const ForwardFindings& forward, std::size_t x,
-               const BackwardSums& sums) {
+  void add_key(const ForwardFindings& forward, std::size_t x, const BackwardSums& sums) {
     const BackwardKey<R>& key = keys_[x];
     const auto j = static_cast<std::size_t>(forward.row.key[x]);
     const double p = static_cast<double>(key.p), t = static_cast<double>(key.slope);
@@ -266,18 +265,16 @@ class Oracle final : public BackwardOracle {
     to_k.mixed += key.shared_a;
     to_k.variance += squared(t * p) * sums.EDS + squared(d_a) * sums.lse_variance;
     d_k_.add_row(j * dim_, to_k, q_, 0, dim_);
+    if (sums.vague) std::fill_n(d_k_.vague.data() + j * dim_, dim_, 1);
 
+    if (static_cast<std::size_t>(forward.row.value[x]) == forward.head.zero_row) return;  // dropped
     const double kept = static_cast<double>(key.kept);
-    if (kept == 0 && key.p > 0) return;  // dropped
     Contribution<R> to_v;
     to_v.value = key.kept;
     to_v.radius = (forward.row.p_error[x] + 6 * unit() * p) * call_.arithmetic.keep_factor;
     if (forward.sums) weight_error(forward, x, kept, p, sums, to_v);
     d_v_.add_row(j * width_, to_v, d_o_, 0, width_);
-    if (!sums.vague) return;
-    std::fill_n(d_k_.vague.data() + j * dim_, dim_, 1);
-    std::fill_n(d_v_.vague.data() + j * width_, width_, 1);
-    (void)place;
+    if (sums.vague) std::fill_n(d_v_.vague.data() + j * width_, width_, 1);
   }
 
   /// Error of the rounded f P that dV sums.
