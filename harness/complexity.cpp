@@ -80,7 +80,9 @@ std::uint64_t choices(const AttentionProblem& p) {
          (p.t5_max_distance != defaults.t5_max_distance) + !p.t5_bidirectional +
          (p.block_q != defaults.block_q) + (p.block_k != defaults.block_k) + rank_of(p.alibi) +
          listed_rank(p.slopes) + listed_rank(p.sink) + rank_of(p.rope) + rank_of(p.layout) +
-         family_rank(p.data) + (p.v_data ? family_rank(*p.v_data) : 0) + keep_drawn + blocks_drawn;
+         family_rank(p.data) + (p.v_data ? family_rank(*p.v_data) : 0) + keep_drawn + blocks_drawn +
+         family_rank(p.d_o_data) + p.d_lse +
+         static_cast<std::uint64_t>(std::count(p.no_gradient.begin(), p.no_gradient.end(), true));
 }
 
 std::uint64_t positions(const AttentionProblem& p) {
@@ -99,7 +101,8 @@ std::uint64_t numbers(const AttentionProblem& p) {
                       (p.rope_base != defaults.rope_base ? 1 + number_rank(p.rope_base) : 0) +
                       number_rank(p.rope_scale) + number_rank(p.rope_ntk);
   const Literal& given = p.literal;
-  for (const auto* values : {&given.q, &given.k, &given.v, &given.bias, &given.sink, &given.slopes})
+  for (const auto* values : {&given.q, &given.k, &given.v, &given.bias, &given.sink, &given.slopes,
+                             &given.d_o, &given.d_lse})
     for (const double value : *values) sum += number_rank(value);
   // A visible entry, a set block and a kept weight are the plain case.
   for (const auto* values : {&given.mask, &given.blocks, &given.keep})

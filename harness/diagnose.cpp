@@ -109,6 +109,7 @@ std::int64_t count_wrong(const Sample& sample) {
 }
 
 std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem) {
+  if (problem.operation != Operation::forward) return std::nullopt;  // hypotheses predict o and lse
   context.limits = call_limits(problem);
   const Observation& seen = context.first(problem);
   if (!seen.ok()) return std::nullopt;

@@ -79,6 +79,12 @@ void list_side_tensors(AttentionProblem& p, const AttentionInputs& inputs) {
   }
   if (p.blocks && fits(inputs.blocks)) p.literal.blocks = as_doubles(inputs.blocks);
   if (p.dropout_p > 0 && fits(inputs.keep)) p.literal.keep = as_doubles(inputs.keep);
+  if (p.operation != Operation::backward) return;
+  if (fits(inputs.d_o)) {
+    p.d_o_data = Family::list;
+    p.literal.d_o = as_doubles(inputs.d_o);
+  }
+  if (p.d_lse && fits(inputs.d_lse)) p.literal.d_lse = as_doubles(inputs.d_lse);
 }
 
 }  // namespace
@@ -131,6 +137,10 @@ AttentionProblem with_cut_literals(const AttentionProblem& from, AttentionProble
   const Shape slopes = slope_shape(from);
   cut(values.slopes, slopes, {std::min(slopes[0], to.batch), to.num_heads, 1, 1});
   cut(values.blocks, block_shape(from), block_shape(to));
+  cut(values.d_o, {from.batch, from.num_heads, from.q_len, from.v_head_dim},
+      {to.batch, to.num_heads, to.q_len, to.v_head_dim});
+  cut(values.d_lse, {from.batch, from.num_heads, from.q_len, 1},
+      {to.batch, to.num_heads, to.q_len, 1});
   cut(values.keep, {from.batch, from.num_heads, from.q_len, from.kv_len},
       {to.batch, to.num_heads, to.q_len, to.kv_len});
   return edited;

@@ -108,6 +108,12 @@ void data_down(Steps& steps) {
     steps.edit([&](AttentionProblem& p) { p.data = family; });
     if (steps.from().v_data) steps.edit([&](AttentionProblem& p) { p.v_data = family; });
   }
+  if (steps.from().operation == Operation::backward) {
+    for (const Family family : {Family::zeros, Family::integers, Family::gaussian})
+      steps.edit([&](AttentionProblem& p) { p.d_o_data = family; });
+    steps.edit([](AttentionProblem& p) { p.d_lse = false; });
+    steps.edit([](AttentionProblem& p) { p.no_gradient = {}; });
+  }
   const std::uint64_t seed = steps.from().seed;
   // With the values written out the seed can only pick one of a few ways; an early one is the same.
   const std::uint64_t first = steps.from().data == Family::list ? 64 : 8;
@@ -119,8 +125,8 @@ void data_down(Steps& steps) {
 void literals_down(Steps& steps) {
   for (const bool all : {true, false})
     if (auto written = listed(steps.from(), all)) steps.propose(std::move(*written));
-  for (auto tensor :
-       {&Literal::q, &Literal::k, &Literal::v, &Literal::bias, &Literal::sink, &Literal::slopes})
+  for (auto tensor : {&Literal::q, &Literal::k, &Literal::v, &Literal::bias, &Literal::sink,
+                      &Literal::slopes, &Literal::d_o, &Literal::d_lse})
     values_down(steps, tensor);
   for (auto tensor : {&Literal::mask, &Literal::blocks, &Literal::keep}) flags_down(steps, tensor);
 }

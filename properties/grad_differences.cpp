@@ -15,11 +15,12 @@ namespace {
 constexpr std::uint64_t kTag = 0x67646966u;
 
 std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
-  problem.data = Family::integers;
+  if (problem.data != Family::list) problem.data = Family::integers;
   problem.v_data.reset();
-  problem.d_o_data = Family::gaussian;
   auto small = backward_law_sized(std::move(problem), declaration);
-  if (small && small->bias == BiasKind::lowest) small->bias = BiasKind::normal;
+  if (!small) return std::nullopt;
+  if (small->bias == BiasKind::lowest) small->bias = BiasKind::normal;
+  if (small->d_o_data != Family::list) small->d_o_data = Family::gaussian;
   return small;
 }
 

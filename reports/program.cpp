@@ -126,6 +126,10 @@ std::string head(const Record& record, const CauseView& view, const FailureCall&
   text += fmt::format("#define IN_CHILD {}\n",
                       failure.reason == Reason::exited ? "1 /* it ends its process */" : "0");
   text += fmt::format("#define MUST_REFUSE {}\n", call.refuse ? 1 : 0);
+  text += fmt::format(
+      "#define OPERATION {}\n#define NAME_OF(operation) TEXT_OF(operation)\n"
+      "#define TEXT_OF(text) #text\n",
+      call.backward ? "backward" : "forward");
   text += fmt::format("#define LSE_FACTOR {}\n\n",
                       call.lse_in_log2 ? "0.69314718055994531 /* the kernel gives log2 */" : "1.0");
   return text;
@@ -281,7 +285,7 @@ static int run(int argc, char **argv) {
   context.message = message;
   context.message_capacity = sizeof message;
   void *state = NULL;
-  if (!kernel.forward || (kernel.open && kernel.open(0, &context, &state) != ATTEST_OK)) {
+  if (!kernel.OPERATION || (kernel.open && kernel.open(0, &context, &state) != ATTEST_OK)) {
     fprintf(stderr, "%s: %s cannot be opened %s\n", path, KERNEL, message);
     return 2;
   }
@@ -316,13 +320,13 @@ constexpr std::string_view kCall = R"(
   attest_status status = ATTEST_OK;
   context->workspace = NULL;
   context->workspace_bytes = 0;
-  if (kernel->plan) status = kernel->plan(state, "forward", &problem, context, &plan, &bytes);
+  if (kernel->plan) status = kernel->plan(state, NAME_OF(OPERATION), &problem, context, &plan, &bytes);
   if (status == ATTEST_OK && bytes) {
     if (posix_memalign(&workspace, 256, bytes) != 0) exit(2);
     context->workspace = workspace;
     context->workspace_bytes = bytes;
   }
-  if (status == ATTEST_OK) status = kernel->forward(state, plan, &problem, context);
+  if (status == ATTEST_OK) status = kernel->OPERATION(state, plan, &problem, context);
   if (plan && kernel->drop) kernel->drop(state, plan);
   free(workspace);
   if (MUST_REFUSE) {

@@ -10,6 +10,7 @@
 #include "attest/plugin.h"
 #include "harness/data.hpp"
 #include "harness/unit.hpp"
+#include "properties/support.hpp"
 #include "reference/audit.hpp"
 #include "reference/definition.hpp"
 #include "reports/reader.hpp"
@@ -77,9 +78,23 @@ Row read_row(const std::string& text, const AttentionProblem& problem) {
 
 /// The kernel's answer beside the oracle's; absent without a subject or where it did not answer.
 struct Answer {
-  Observation seen;
+  Observation seen;      ///< of the forward call
+  Observation backward;  ///< where the case is one
   Expected expected;
 };
+
+/// What a call that did not come back said; whether it did.
+bool came_back(const Subject& subject, const CallStatus& call) {
+  if (call.accident && call.accident->verdict == Verdict::error)
+    throw CommandError(call.accident->sentence, ExitCode::suite_failed);
+  if (call.accident)
+    fmt::print("{}: {}, {}\n", plain(subject.kernel_name()), name(call.accident->verdict),
+               plain(call.accident->sentence));
+  else if (call.status != ATTEST_OK)
+    fmt::print("{} returned status {}{}\n", plain(subject.kernel_name()), call.status,
+               call.message.empty() ? "" : ": " + plain(call.message));
+  return !call.accident && call.status == ATTEST_OK;
+}
 
 std::optional<Answer> ask(const Request& request, const AttentionInputs& inputs) {
   if (request.subject.empty()) return std::nullopt;
@@ -91,17 +106,14 @@ std::optional<Answer> ask(const Request& request, const AttentionInputs& inputs)
   CallOptions options;
   options.limits = call_limits(request.problem);
   Answer answer;
-  answer.seen = observe(*subject, request.problem, inputs, options);
-  const CallStatus& call = answer.seen.call;
-  if (call.accident && call.accident->verdict == Verdict::error)
-    throw CommandError(call.accident->sentence, ExitCode::suite_failed);
-  if (call.accident)
-    fmt::print("{}: {}, {}\n", plain(subject->kernel_name()), name(call.accident->verdict),
-               plain(call.accident->sentence));
-  else if (call.status != ATTEST_OK)
-    fmt::print("{} returned status {}{}\n", plain(subject->kernel_name()), call.status,
-               call.message.empty() ? "" : ": " + plain(call.message));
-  if (!answer.seen.ok()) return std::nullopt;
+  answer.seen = observe(*subject, forward_of(request.problem), inputs, options);
+  if (!came_back(*subject, answer.seen.call)) return std::nullopt;
+  if (request.problem.operation == Operation::backward) {
+    AttentionInputs whole = inputs;
+    take_forward(request.problem, answer.seen, whole);
+    answer.backward = observe(*subject, request.problem, whole, options);
+    came_back(*subject, answer.backward.call);
+  }
   answer.expected =
       expect(request.problem, inputs, subject->declaration().profile_for(request.problem.dtype));
   return answer;
@@ -113,7 +125,6 @@ double ratio(double expected, double actual, double tolerance) {
   return std::isfinite(error) && tolerance > 0 ? error / tolerance : INFINITY;
 }
 
-std::int64_t num_rows(const AttentionProblem& p) { return p.batch * p.num_heads * p.q_len; }
 
 Row row_at(const AttentionProblem& p, std::int64_t flat) {
   return {flat / (p.num_heads * p.q_len), flat / p.q_len % p.num_heads, flat % p.q_len};
@@ -135,7 +146,7 @@ double worst_ratio(const AttentionProblem& p, const Answer& answer, std::int64_t
 /// All rows of a small case; of a larger one the worst, or the first where nothing was asked.
 std::vector<Row> rows_to_show(const AttentionProblem& p, const std::optional<Answer>& answer) {
   std::vector<Row> rows;
-  const std::int64_t count = num_rows(p);
+  const auto count = static_cast<std::int64_t>(num_rows(p));
   if (count <= kMostRows) {
     for (std::int64_t flat = 0; flat < count; ++flat) rows.push_back(row_at(p, flat));
     return rows;
@@ -280,6 +291,52 @@ void print_row(const AttentionProblem& p, const AttentionInputs& inputs, const R
   print_outputs(p, trace, row, answer);
 }
 
+/// The first elements of every gradient; of a larger one those that are farthest off.
+void print_gradients(const AttentionProblem& p, const AttentionInputs& inputs,
+                     const std::optional<Answer>& answer) {
+  const bool answered = answer && answer->backward.ok();
+  const Expected expected =
+      answer ? answer->expected : expect(p, inputs, *precision_preset("f32", p.dtype));
+  std::vector<std::vector<std::string>> table;
+  table.push_back({"gradient", "expected"});
+  if (answered) table.back() = {"gradient", "expected", "got", "tolerance", "err/T", ""};
+  for (std::size_t n = 0; n < kNumGradients; ++n) {
+    const auto gradient = static_cast<Gradient>(n);
+    if (!wants_gradient(p, gradient)) continue;
+    const ExpectedTensor& tensor = expected.gradients[n];
+    const std::vector<double>* got = answered ? &answer->backward.gradients[n].values : nullptr;
+    std::vector<std::size_t> shown(tensor.value.size());
+    std::iota(shown.begin(), shown.end(), std::size_t{0});
+    const auto off = [&](std::size_t x) {
+      return got ? ratio(tensor.value[x], (*got)[x], tolerance_of(tensor, x)) : 0;
+    };
+    if (shown.size() > kMostChannels) {
+      std::stable_sort(shown.begin(), shown.end(),
+                       [&](std::size_t a, std::size_t b) { return off(a) > off(b); });
+      shown.resize(kMostChannels);
+      std::sort(shown.begin(), shown.end());
+    }
+    for (const std::size_t x : shown) {
+      table.push_back(
+          {element_name(p, output_of(gradient), x), fmt::format("{:.9g}", tensor.value[x])});
+      if (!answered) continue;
+      const double tolerance = tolerance_of(tensor, x), r = off(x);
+      for (const std::string& cell :
+           {fmt::format("{:.9g}", (*got)[x]),
+            std::isfinite(tolerance) ? fmt::format("{:.3g}", tolerance) : "not judged",
+            fmt::format("{:.3g}", r), std::string(r > 1 ? "wrong" : "")})
+        table.back().push_back(cell);
+    }
+    if (shown.size() < tensor.value.size())
+      table.push_back(
+          std::vector<std::string>{fmt::format("{} of {} elements of {}", shown.size(),
+                                               tensor.value.size(), name(output_of(gradient)))});
+    table.back().resize(table.front().size());
+  }
+  fmt::print("\n");
+  print_table(table);
+}
+
 ExitCode run(const Arguments& arguments) {
   const Request request = read_request(arguments);
   const AttentionProblem& p = request.problem;
@@ -295,6 +352,7 @@ ExitCode run(const Arguments& arguments) {
   }
   for (const Row& row : wanted ? std::vector<Row>{*wanted} : rows_to_show(p, answer))
     print_row(p, inputs, row, answer);
+  if (p.operation == Operation::backward) print_gradients(p, inputs, answer);
   return ExitCode::conformant;
 }
 

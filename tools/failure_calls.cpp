@@ -25,14 +25,18 @@ namespace {
 /// Passes everything on, and keeps what the first call was given.
 class Watched final : public Subject {
  public:
-  Watched(Subject& inner, FailureCall& seen) : inner_(inner), seen_(seen) {}
+  Watched(Subject& inner, bool backward, FailureCall& seen)
+      : inner_(inner), backward_(backward), seen_(seen) {}
   const std::string& kernel_name() const override { return inner_.kernel_name(); }
   const std::string& version() const override { return inner_.version(); }
   const Declaration& declaration() const override { return inner_.declaration(); }
   int alignment() const override { return inner_.alignment(); }
   Arena& arena() override { return inner_.arena(); }
   CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
-    if (seen_.tensors.empty()) keep(call);
+    // Before a backward call stands the forward call that it needs: kept where that is as far as
+    // it gets.
+    if (seen_.tensors.empty() || (backward_ && !seen_.backward && call.scalars.backward))
+      keep(call);
     return inner_.call(call, limits);
   }
 
@@ -42,6 +46,7 @@ class Watched final : public Subject {
   void keep_scalars(const PlacedScalars& scalars);
 
   Subject& inner_;
+  const bool backward_;
   FailureCall& seen_;
 };
 
@@ -85,7 +90,7 @@ void Watched::keep_tensor(const PlacedCall& call, Slot slot) {
     CallBlock block;
     block.name = tensor.name;
     block.type = type_of(placed);
-    block.output = slot == Slot::o || slot == Slot::lse;
+    block.output = seen_.backward ? is_gradient(slot) : slot == Slot::o || slot == Slot::lse;
     block.bits.resize((end - begin) / size);
     for (std::size_t i = 0; i < block.bits.size(); ++i)
       std::memcpy(&block.bits[i], inner_.arena().base() + begin + i * size, size);
@@ -113,6 +118,9 @@ void Watched::keep_scalars(const PlacedScalars& s) {
 }
 
 void Watched::keep(const PlacedCall& call) {
+  seen_.tensors.clear();
+  seen_.blocks.clear();
+  seen_.backward = call.scalars.backward != 0;
   for (int slot = 0; slot < static_cast<int>(Slot::workspace); ++slot)
     keep_tensor(call, static_cast<Slot>(slot));
   keep_scalars(call.scalars);
@@ -151,14 +159,29 @@ CallOutput output_of(const Declaration& declaration, const AttentionProblem& p,
   return output;
 }
 
+CallOutput output_of(const Expected& expected, Gradient gradient, const std::string& slot,
+                     const std::vector<double>& actual) {
+  const ExpectedTensor& tensor = expected.gradients[static_cast<std::size_t>(gradient)];
+  CallOutput output;
+  output.name = slot;
+  output.expected = tensor.value;
+  output.actual = actual;
+  for (std::size_t flat = 0; flat < tensor.value.size(); ++flat) {
+    const double tolerance = tolerance_of(tensor, flat);
+    output.tolerance.push_back(std::isfinite(tolerance) ? tolerance : -1);
+  }
+  return output;
+}
+
 bool same(double left, double right) {
   return left == right || (std::isnan(left) && std::isnan(right));
 }
 
 /// A requirement may owe more of an element than the oracle does: that a visible NaN comes out,
 /// say. Where the finding is one of this call, it is held to what the finding says.
-void apply_finding(const Failure& failure, const CallTensor& tensor, CallOutput& output) {
-  if (!failure.worst || failure.worst->tensor != output.name ||
+void apply_finding(const Failure& failure, const CallTensor& tensor, std::string_view reported,
+                   CallOutput& output) {
+  if (!failure.worst || failure.worst->tensor != reported ||
       failure.worst->index.size() != tensor.shape.size())
     return;
   std::int64_t flat = 0;
@@ -183,19 +206,28 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
   call.alignment = subject->alignment();
   call.lse_in_log2 = subject->declaration().lse_base == LseBase::two;
   call.refuse = failure.reason == Reason::wrong_accept;
-  Watched watched(*subject, call);
+  Watched watched(*subject, problem->operation == Operation::backward, call);
   CaseContext context(watched);
   context.limits = call_limits(*problem);
   const Observation& seen = context.first(*problem);
   if (call.tensors.empty()) return std::nullopt;
   if (call.refuse) return call;
   const Expected& expected = context.expected(*problem);
+  for (std::size_t n = 0; call.backward && n < kNumGradients; ++n) {
+    const auto gradient = static_cast<Gradient>(n);
+    const std::string slot = name(static_cast<Slot>(static_cast<std::size_t>(Slot::d_q) + n));
+    for (const CallTensor& tensor : call.tensors) {
+      if (tensor.name != slot) continue;
+      call.outputs.push_back(output_of(expected, gradient, slot, seen.gradients[n].values));
+      apply_finding(failure, tensor, name(output_of(gradient)), call.outputs.back());
+    }
+  }
   for (const CallTensor& tensor : call.tensors)
-    if (tensor.name == "o" || tensor.name == "lse") {
+    if (!call.backward && (tensor.name == "o" || tensor.name == "lse")) {
       const bool is_o = tensor.name == "o";
       call.outputs.push_back(
           output_of(subject->declaration(), *problem, expected, is_o, is_o ? seen.o : seen.lse));
-      apply_finding(failure, tensor, call.outputs.back());
+      apply_finding(failure, tensor, tensor.name, call.outputs.back());
     }
   return call;
 }

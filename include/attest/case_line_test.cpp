@@ -170,6 +170,15 @@ AttentionProblem random_problem(std::uint64_t seed) {
     p.literal.v = dice.values(p.batch * p.num_kv_heads * p.kv_len * p.v_head_dim, p.dtype, true);
   if (p.dropout_p > 0 && dice.one_in(2))
     p.literal.keep = dice.flags(p.batch * p.num_heads * p.q_len * p.kv_len);
+  if (!dice.one_in(3)) return p;
+  p.operation = Operation::backward;
+  for (bool& left_out : p.no_gradient) left_out = dice.one_in(4);
+  p.d_lse = p.want_lse && dice.one_in(2);
+  p.d_o_data = dice.pick(Family::list);
+  if (p.d_o_data == Family::list)
+    p.literal.d_o = dice.values(p.batch * p.num_heads * p.q_len * p.v_head_dim, p.dtype, true);
+  if (p.d_lse && dice.one_in(2))
+    p.literal.d_lse = dice.values(p.batch * p.num_heads * p.q_len, statistic, true);
   return p;
 }
 
@@ -204,7 +213,7 @@ TEST(CaseLine, EveryProblemReadsBackAsItself) {
       keys.emplace(word.text.substr(0, word.text.find('=')));
   }
   // The generator leaves no field at its default for ever.
-  keys.erase(kForward);
+  EXPECT_EQ(keys.erase(kForward) + keys.erase("attention.backward"), 2u);
   EXPECT_EQ(keys, documented_keys());
 }
 
@@ -276,10 +285,19 @@ TEST(CaseLine, ErrorsNameKeyAndColumn) {
       {"", "case line: empty; it starts with attention.forward"},
       {"  \t", "case line: empty; it starts with attention.forward"},
       {"lq=3",
-       "case line, column 1: 'lq=3' is no operation; a case line starts with attention.forward"},
-      {" attention.backward",
-       "case line, column 2: 'attention.backward' is no operation; a case line starts with "
-       "attention.forward"},
+       "case line, column 1: 'lq=3' is no operation; a case line starts with attention.forward or "
+       "attention.backward"},
+      {" attention.decode",
+       "case line, column 2: 'attention.decode' is no operation; a case line starts with "
+       "attention.forward or attention.backward"},
+      {kForward + " no_gradient=q", "case line: no_gradient needs attention.backward"},
+      {kForward + " d_lse=1", "case line: d_lse needs attention.backward"},
+      {kForward + " d_o_data=zeros", "case line: d_o_data needs attention.backward"},
+      {"attention.backward lse=0 d_lse=1", "case line: d_lse needs lse"},
+      {"attention.backward no_gradient=o",
+       "case line, column 20: no_gradient: 'o' is none of q, k, v, bias, slopes, sink"},
+      {"attention.backward d_o_data=list d_o_values=1,2",
+       "case line: d_o_values has 2 values; the shape needs 1"},
       {kForward + " lq=3 foo=1", "case line, column 24: 'foo' is no key of a case line"},
       {kForward + " lq=3 lq=3", "case line, column 24: lq is given twice"},
       {kForward + " lq", "case line, column 19: lq has no '='"},

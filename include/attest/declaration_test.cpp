@@ -53,6 +53,38 @@ TEST(Declaration, PlainDefaults) {
   EXPECT_EQ(d.text, "dtype=f16");
 }
 
+TEST(Declaration, Backward) {
+  EXPECT_FALSE(parsed("dtype=f32 features=all").backward.served);
+  EXPECT_EQ(parsed("dtype=f32 backward").backward,
+            (BackwardScope{true, false, false, false, false}));
+  const Declaration some = parsed("dtype=f32 bias sink lse backward=sink,lse");
+  EXPECT_EQ(some.backward, (BackwardScope{true, false, false, true, true}));
+  EXPECT_EQ(print_declaration(some), "dtype=f32 bias sink lse backward=sink,lse");
+  // All that the kernel takes, wherever the word stands.
+  const Declaration all = parsed("backward=all dtype=f32 alibi=signed lse");
+  EXPECT_EQ(all.backward, (BackwardScope{true, false, true, false, true}));
+  EXPECT_EQ(parsed(print_declaration(all)).backward, all.backward);
+  for (const char* wrong :
+       {"dtype=f32 backward=bias", "dtype=f32 backward=slopes", "dtype=f32 backward=sink",
+        "dtype=f32 backward=lse", "dtype=f32 backward=q",
+        "dtype=f32 backward=", "dtype=f32 lse backward=lse,all"})
+    EXPECT_FALSE(parse_declaration(wrong)) << wrong;
+}
+
+TEST(Declaration, CoversGradients) {
+  AttentionProblem problem;
+  problem.operation = Operation::backward;
+  problem.sink = SinkKind::normal;
+  EXPECT_EQ(not_declared(parsed("dtype=f32 sink lse"), problem), "backward");
+  EXPECT_EQ(not_declared(parsed("dtype=f32 sink lse backward"), problem), "the gradient of sink");
+  EXPECT_EQ(not_declared(parsed("dtype=f32 sink lse backward=sink"), problem), std::nullopt);
+  problem.d_lse = true;
+  EXPECT_EQ(not_declared(parsed("dtype=f32 sink lse backward=sink"), problem), "a gradient of lse");
+  problem.d_lse = false;
+  problem.no_gradient[static_cast<std::size_t>(Gradient::sink)] = true;
+  EXPECT_EQ(not_declared(parsed("dtype=f32 sink lse backward"), problem), std::nullopt);
+}
+
 TEST(Declaration, LinesAndComments) {
   const Declaration d = parsed("# my kernel\ndtype=f32   # only f32\r\n\tlse\n\ngqa # end");
   EXPECT_TRUE(d.has(DType::f32) && d.has(Feature::lse) && d.has(Feature::gqa));

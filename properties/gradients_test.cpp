@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every requirement of gradients holds for an honest kernel, and is broken by one with a mistake of
+// its kind.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "attest/case_line.hpp"
+#include "harness/subject.hpp"
+#include "harness/suite.hpp"
+#include "properties/gradient_test_kernel.hpp"
+
+namespace attest {
+namespace {
+
+constexpr const char* kDeclaration =
+    "dtype=f32 v_head_dim=any base=full,causal align=top_left,bottom_right gqa mask bias scale "
+    "sink "
+    "dropout softcap lse layout=any precision=f32 backward=all deterministic masked_nan_safe";
+constexpr std::uint64_t kCases = 150;
+
+struct Broken {
+  const char* id;
+  GradientBreak broken;
+};
+
+constexpr Broken kBroken[] = {
+    {"GRAD-BIAS", GradientBreak::bias_gradient_not_summed},
+    {"GRAD-BOUNDS", GradientBreak::q_modified},
+    {"GRAD-DIFFERENCES", GradientBreak::delta_dropped},
+    {"GRAD-DIFFERENCES", GradientBreak::dq_scale_missing},
+    {"GRAD-DIFFERENCES", GradientBreak::dk_scale_missing},
+    {"GRAD-DIFFERENCES", GradientBreak::softcap_derivative_missing},
+    {"GRAD-DIFFERENCES", GradientBreak::sink_gradient_sign},
+    {"GRAD-DIFFERENCES", GradientBreak::bias_gradient_not_summed},
+    {"GRAD-GQA-REPEAT", GradientBreak::last_head_of_group_alone},
+    {"GRAD-K", GradientBreak::dk_scale_missing},
+    {"GRAD-KEY-ORDER", GradientBreak::first_key_twice_in_dv},
+    {"GRAD-LINEAR", GradientBreak::small_d_o_is_zero},
+    {"GRAD-NANSAFE", GradientBreak::hidden_keys_times_zero},
+    {"GRAD-NOLEAK", GradientBreak::hidden_keys_in_dv},
+    {"GRAD-Q", GradientBreak::dq_scale_missing},
+    {"GRAD-RUN", GradientBreak::comes_and_goes},
+    {"GRAD-SHIFT", GradientBreak::weights_from_unshifted_scores},
+    {"GRAD-SINK", GradientBreak::sink_gradient_sign},
+    {"GRAD-V", GradientBreak::first_key_twice_in_dv},
+    {"GRAD-WRITTEN", GradientBreak::last_dv_unwritten},
+    {"GRAD-ZERO-ROWS", GradientBreak::dead_rows_move_dk},
+};
+
+/// In this process; so no mistake may read outside the tensors.
+std::unique_ptr<Subject> open_kernel() {
+  static const attest_plugin plugin =
+      detail::table<GradientTestKernel>("gradient_test", "1.0", kDeclaration);
+  OpenError error;
+  auto subject = open_in_process(&plugin, error);
+  if (!subject) throw std::runtime_error(error.message);
+  return subject;
+}
+
+struct Outcome {
+  int judged = 0, broken = 0;
+  std::string first;
+};
+
+Outcome run(const Requirement& requirement, GradientBreak broken) {
+  GradientTestKernel::broken = broken;
+  const std::unique_ptr<Subject> subject = open_kernel();
+  WorkList work;
+  work.declaration = subject->declaration();
+  work.requirements = {&requirement};
+  const int stream = requirement.has_own_problems() ? 0 : WorkUnit::kSharedBackward;
+  Outcome outcome;
+  for (std::uint64_t n = 0; n < kCases; ++n) {
+    const auto problem = problem_of(work, {stream, static_cast<std::int64_t>(n)});
+    if (!problem || requirements_of(work, {stream, 0}, *problem).empty()) continue;
+    EXPECT_EQ(problem->operation, Operation::backward);
+    EXPECT_FALSE(problem_error(*problem)) << print_case(*problem);
+    EXPECT_FALSE(not_declared(work.declaration, *problem)) << print_case(*problem);
+    // Shrinking adapts what it has adapted before.
+    EXPECT_EQ(requirement.usable(*problem, work.declaration), problem) << print_case(*problem);
+    CaseContext context(*subject);
+    const CaseResult result = requirement.check(context, *problem);
+    outcome.judged += result.verdict != Verdict::not_judged;
+    if (result.verdict == Verdict::pass || result.verdict == Verdict::not_judged) continue;
+    if (outcome.broken++ == 0) outcome.first = print_case(*problem) + "\n" + result.detail;
+  }
+  GradientTestKernel::broken = GradientBreak::none;
+  return outcome;
+}
+
+class GradientRequirement : public testing::TestWithParam<Broken> {};
+
+TEST_P(GradientRequirement, HoldsForAnHonestKernel) {
+  const Requirement* requirement = find_requirement(GetParam().id);
+  ASSERT_NE(requirement, nullptr);
+  const Outcome outcome = run(*requirement, GradientBreak::none);
+  EXPECT_EQ(outcome.broken, 0) << outcome.first;
+  // One that is never said would hold too.
+  EXPECT_GE(outcome.judged, 15);
+}
+
+TEST_P(GradientRequirement, IsBrokenByItsMistake) {
+  const Requirement* requirement = find_requirement(GetParam().id);
+  ASSERT_NE(requirement, nullptr);
+  const Outcome outcome = run(*requirement, GetParam().broken);
+  EXPECT_GE(outcome.broken, 1) << "of " << outcome.judged;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GradientRequirement, testing::ValuesIn(kBroken), [](const auto& row) {
+  std::string id = row.param.id;
+  std::replace(id.begin(), id.end(), '-', '_');
+  return id + "_" + std::to_string(row.index);
+});
+
+TEST(GradientRequirements, EveryOneIsInTheTable) {
+  for (const Requirement& requirement : requirements()) {
+    if (requirement.operation != Operation::backward || requirement.id == "GRAD-SLOPES") continue;
+    const bool listed = std::any_of(std::begin(kBroken), std::end(kBroken),
+                                    [&](const Broken& row) { return row.id == requirement.id; });
+    EXPECT_TRUE(listed) << requirement.id;
+  }
+}
+
+}  // namespace
+}  // namespace attest
