@@ -81,7 +81,7 @@ std::uint64_t choices(const AttentionProblem& p) {
          (p.block_q != defaults.block_q) + (p.block_k != defaults.block_k) + rank_of(p.alibi) +
          listed_rank(p.slopes) + listed_rank(p.sink) + rank_of(p.rope) + rank_of(p.layout) +
          family_rank(p.data) + (p.v_data ? family_rank(*p.v_data) : 0) + keep_drawn + blocks_drawn +
-         family_rank(p.d_o_data) + p.d_lse +
+         family_rank(p.d_o_data) + p.d_lse + p.d_o_layout.has_value() +
          static_cast<std::uint64_t>(std::count(p.no_gradient.begin(), p.no_gradient.end(), true));
 }
 

@@ -188,7 +188,9 @@ bool is_generic(const AttentionProblem& problem) {
     return family == Family::gaussian || family == Family::uniform;
   };
   if (!generic(problem.data) || !generic(problem.v_data.value_or(problem.data))) return false;
-  if (problem.operation == Operation::backward && !generic(problem.d_o_data)) return false;
+  if (problem.operation == Operation::backward &&
+      (!generic(problem.d_o_data) || problem.d_o_layout == Layout::broadcast))
+    return false;
   // The scores of normal q and k have the standard deviation |scale| sqrt(D). Below 1/8 the weights
   // of a row are nearly equal, and round to the same few bf16 numbers: their errors are common
   // (scale = 0 behind a sink: z = 0.56 for an honest kernel).

@@ -354,6 +354,8 @@ void fill_d_o(const AttentionProblem& problem, AttentionInputs& inputs) {
         for (std::int64_t c = 0; c < p.v_head_dim; ++c)
           *d_o++ = round_to(p.dtype, v_value(p, p.d_o_data, row, i, c));
       }
+  if (p.d_o_layout == Layout::broadcast && !inputs.d_o.values.empty())
+    std::fill(inputs.d_o.values.begin(), inputs.d_o.values.end(), inputs.d_o.values.front());
 }
 
 }  // namespace attest

@@ -141,6 +141,9 @@ AttentionProblem to_backward(AttentionProblem problem, const Declaration& declar
     problem.d_o_data = dice.pick({Family::integers, Family::outlier_channels, Family::heavy_tails,
                                   Family::alternating, Family::zeros, Family::constant_v,
                                   Family::subnormal, Family::one_hot_v});
+  if (dice.one_in(4))
+    problem.d_o_layout =
+        dice.pick({Layout::bhld, Layout::blhd, Layout::bhdl, Layout::strided, Layout::broadcast});
   return make_legal(std::move(problem), declaration);
 }
 

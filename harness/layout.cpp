@@ -178,7 +178,11 @@ void form_gradients(const AttentionProblem& p, CallForm& form) {
   };
   const Extents k_shape{p.batch, p.num_kv_heads, p.kv_len, p.head_dim};
   const Extents v_shape{p.batch, p.num_kv_heads, p.kv_len, p.v_head_dim};
-  rows(Slot::d_o, at(Slot::o).shape, kGapsOfV);
+  const Layout d_o_layout = p.d_o_layout.value_or(p.layout);
+  at(Slot::d_o) =
+      make(Slot::d_o, element, 4, at(Slot::o).shape,
+           p.d_o_layout == Layout::broadcast ? Extents{0, 0, 0, 0}
+                                             : strides_of(at(Slot::o).shape, d_o_layout, kGapsOfV));
   if (p.d_lse)
     at(Slot::d_lse) = make(Slot::d_lse, at(Slot::lse).element, 3, at(Slot::lse).shape,
                            lse_strides(at(Slot::lse).shape, p.layout));

@@ -279,12 +279,17 @@ void mend_other_literals(AttentionProblem& p) {
 void mend_backward(AttentionProblem& p) {
   if (p.operation == Operation::forward) p = forward_of(std::move(p));
   if (!p.want_lse) p.d_lse = false;
+  if (p.d_o_layout && (!in_list(*p.d_o_layout) || *p.d_o_layout == Layout::kv_packed ||
+                       *p.d_o_layout == Layout::far))
+    p.d_o_layout.reset();
   Literal& given = p.literal;
   if (p.d_o_data == Family::list &&
       !has_count(given.d_o, p.batch * p.num_heads * p.q_len * p.v_head_dim))
     p.d_o_data = Family::gaussian;
   if (p.d_o_data != Family::list) given.d_o.clear();
   if (!p.d_lse || !has_count(given.d_lse, p.batch * p.num_heads * p.q_len)) given.d_lse.clear();
+  if (p.d_o_layout == Layout::broadcast && !given.d_o.empty())
+    std::fill(given.d_o.begin(), given.d_o.end(), given.d_o.front());
   round_all(given.d_o, p.dtype);
   round_all(given.d_lse, p.dtype == DType::f64 ? DType::f64 : DType::f32);
 }

@@ -135,7 +135,8 @@ void take_away(AttentionProblem& p, Feature feature, const Declaration& declarat
   }
 }
 
-void fit_backward(AttentionProblem& p, const BackwardScope& backward) {
+void fit_backward(AttentionProblem& p, const Declaration& declaration) {
+  const BackwardScope& backward = declaration.backward;
   if (p.operation != Operation::backward) return;
   if (!backward.served) {
     p = forward_of(std::move(p));
@@ -149,6 +150,7 @@ void fit_backward(AttentionProblem& p, const BackwardScope& backward) {
   leave_out(Gradient::slopes, backward.slopes);
   leave_out(Gradient::sink, backward.sink);
   if (!backward.lse) p.d_lse = false;
+  if (p.d_o_layout && !serves_layout(declaration, *p.d_o_layout)) p.d_o_layout.reset();
 }
 
 AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration) {
@@ -157,7 +159,7 @@ AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration
   if (problem.base == Base::full) problem.base = simplest_base(declaration);
   if (problem.layout == Layout::bhld) problem.layout = simplest_layout(declaration);
   fit_dims(problem, declaration);
-  fit_backward(problem, declaration.backward);
+  fit_backward(problem, declaration);
   return mend(std::move(problem));
 }
 

@@ -112,6 +112,7 @@ void data_down(Steps& steps) {
     for (const Family family : {Family::zeros, Family::integers, Family::gaussian})
       steps.edit([&](AttentionProblem& p) { p.d_o_data = family; });
     steps.edit([](AttentionProblem& p) { p.d_lse = false; });
+    steps.edit([](AttentionProblem& p) { p.d_o_layout.reset(); });
     steps.edit([](AttentionProblem& p) { p.no_gradient = {}; });
   }
   const std::uint64_t seed = steps.from().seed;

@@ -175,6 +175,7 @@ AttentionProblem random_problem(std::uint64_t seed) {
   for (bool& left_out : p.no_gradient) left_out = dice.one_in(4);
   p.d_lse = p.want_lse && dice.one_in(2);
   p.d_o_data = dice.pick(Family::list);
+  if (dice.one_in(3)) p.d_o_layout = dice.pick(Layout::strided);
   if (p.d_o_data == Family::list)
     p.literal.d_o = dice.values(p.batch * p.num_heads * p.q_len * p.v_head_dim, p.dtype, true);
   if (p.d_lse && dice.one_in(2))

@@ -176,6 +176,9 @@ inline bool may_have_padding_queries(const Declaration& d) {
 Result<Declaration> parse_declaration(std::string_view text);
 std::string print_declaration(const Declaration& declaration);
 
+/// Whether tensors may lie like this.
+bool serves_layout(const Declaration& declaration, Layout layout);
+
 /// Why the declaration does not cover this problem ("feature window_left", "head_dim 65", ...);
 /// nullopt where it does.
 std::optional<std::string> not_declared(const Declaration& declaration,

@@ -155,6 +155,16 @@ bool Declaration::has(DType dtype) const {
   return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
 }
 
+bool serves_layout(const Declaration& declaration, Layout layout) {
+  AttentionProblem plain;
+  plain.layout = layout;
+  plain.want_lse = false;
+  if (layout == Layout::bhld) return declaration.layout_bhld;
+  const std::vector<Feature> needed = features_of(plain);
+  return std::all_of(needed.begin(), needed.end(),
+                     [&](Feature feature) { return declaration.has(feature); });
+}
+
 std::optional<std::string> not_declared(const Declaration& declaration,
                                         const AttentionProblem& problem) {
   if (!declaration.has(problem.dtype)) return fmt::format("dtype {}", enum_name(problem.dtype));
@@ -168,6 +178,8 @@ std::optional<std::string> not_declared(const Declaration& declaration,
       return "the gradient of ALiBi slopes";
     if (wants_gradient(problem, Gradient::sink) && !backward.sink) return "the gradient of sink";
     if (problem.d_lse && !backward.lse) return "a gradient of lse";
+    if (problem.d_o_layout && !serves_layout(declaration, *problem.d_o_layout))
+      return fmt::format("layout {} of dO", enum_name(*problem.d_o_layout));
   }
   for (Feature feature : features_of(problem))
     if (!declaration.has(feature)) return fmt::format("feature {}", name(feature));

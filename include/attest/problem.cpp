@@ -113,6 +113,7 @@ AttentionProblem forward_of(AttentionProblem problem) {
   problem.no_gradient = defaults.no_gradient;
   problem.d_lse = false;
   problem.d_o_data = defaults.d_o_data;
+  problem.d_o_layout.reset();
   problem.literal.d_o.clear();
   problem.literal.d_lse.clear();
   return problem;

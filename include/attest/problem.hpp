@@ -181,6 +181,8 @@ struct AttentionProblem {
   std::array<bool, kNumGradients> no_gradient{};  ///< by Gradient: not asked for
   bool d_lse = false;                             ///< a gradient of lse is given; needs want_lse
   Family d_o_data = Family::gaussian;             ///< values of dO, as for v
+  std::optional<Layout> d_o_layout;  ///< of dO alone; nullopt: as `layout`. broadcast: one number,
+                                     ///< every stride 0, as the gradient of a sum is given
 
   Layout layout = Layout::bhld;
   Family data = Family::gaussian;

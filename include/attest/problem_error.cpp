@@ -40,7 +40,8 @@ MaybeError unknown_values(const AttentionProblem& p) {
         check(in_list(p.rope), "rope"), check(in_list(p.empty_output), "empty_output"),
         check(in_list(p.empty_lse), "empty_lse"), check(in_list(p.layout), "layout"),
         check(in_list(p.data), "data"), check(!p.v_data || in_list(*p.v_data), "v_data"),
-        check(in_list(p.operation), "the operation"), check(in_list(p.d_o_data), "d_o_data")})
+        check(in_list(p.operation), "the operation"), check(in_list(p.d_o_data), "d_o_data"),
+        check(!p.d_o_layout || in_list(*p.d_o_layout), "d_o_layout")})
     if (error) return error;
   return std::nullopt;
 }
@@ -364,11 +365,18 @@ MaybeError backward(const AttentionProblem& p) {
     if (p.no_gradient != plain.no_gradient) return "no_gradient needs attention.backward";
     if (p.d_lse) return "d_lse needs attention.backward";
     if (p.d_o_data != plain.d_o_data) return "d_o_data needs attention.backward";
+    if (p.d_o_layout) return "d_o_layout needs attention.backward";
   }
   if (p.d_lse && !p.want_lse) return "d_lse needs lse";
   if (auto error = literal("d_o_values", given.d_o, p.d_o_data == Family::list, "d_o_data=list",
                            p.batch * p.num_heads * p.q_len * p.v_head_dim, p.dtype, Values::any))
     return error;
+  if (p.d_o_layout == Layout::kv_packed || p.d_o_layout == Layout::far)
+    return "d_o_layout is one of bhld, blhd, bhdl, strided, broadcast";
+  for (const double x : given.d_o)
+    if (p.d_o_layout == Layout::broadcast &&
+        std::bit_cast<std::uint64_t>(x) != std::bit_cast<std::uint64_t>(given.d_o.front()))
+      return "d_o_layout=broadcast stores one number, but d_o_values has several";
   if (given.d_lse.empty()) return std::nullopt;
   return literal("d_lse_values", given.d_lse, p.d_lse, "d_lse", p.batch * p.num_heads * p.q_len,
                  p.dtype == DType::f64 ? DType::f64 : DType::f32, Values::any);
