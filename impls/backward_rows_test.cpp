@@ -137,6 +137,33 @@ TEST_P(BackwardRows, RowsWithoutGradientAddExactlyNothing) {
   EXPECT_LT(silent.call["d_sink"].get({0}), 0);
 }
 
+TEST_P(BackwardRows, ZeroOfDoMeetsNoInfiniteOutput) {
+  SmallCall c;
+  c.fill("d_o", 0), c.fill("d_lse", 0.75);
+  ASSERT_EQ(kernel.forward(c.call.p), ATTEST_OK);
+  c.fill("o", HUGE_VAL);  // as in f16 beyond 65504
+  ASSERT_EQ(kernel.backward(c.call.p), ATTEST_OK);
+  for (std::int64_t j = 0; j < 3; ++j) {
+    EXPECT_FLOAT_EQ(static_cast<float>(c.get("d_bias", 1, j)), 0.25f);
+    EXPECT_EQ(c.get("d_v", j), 0);
+  }
+}
+
+TEST_P(BackwardRows, DroppedValueGivesNothing) {
+  SmallCall c;
+  for (std::int64_t i = 0; i < 2; ++i) c.call["keep"].set({0, 0, i, 2}, 0);
+  c.call.p.keep = c.dl("keep"), c.call.p.dropout_p = 0.5;
+  c.call["v"].set({0, 0, 2, 0}, NAN);
+  ASSERT_EQ(kernel.forward(c.call.p), ATTEST_OK);
+  ASSERT_EQ(kernel.backward(c.call.p), ATTEST_OK);
+  // o = 2 (1 + 2) / 3, dP = 2, 4, 0.
+  EXPECT_NEAR(c.get("d_bias", 0, 0), 0, 1e-6);
+  EXPECT_NEAR(c.get("d_bias", 0, 1), 2.0 / 3, 1e-6);
+  EXPECT_NEAR(c.get("d_bias", 0, 2), -2.0 / 3, 1e-6);
+  EXPECT_NEAR(c.get("d_v", 0), 4.0 / 3, 1e-6);
+  EXPECT_EQ(c.get("d_v", 2), 0);
+}
+
 TEST_P(BackwardRows, EmptyRowGivesItsLseToTheSinkAlone) {
   SmallCall c;
   c.want_sink();

@@ -182,6 +182,39 @@ TEST_P(Backward, DoesNotDependOnThreads) {
     }
 }
 
+/// The gradients of a call large enough that its threads overlap: some 10 ms.
+std::map<std::string, std::vector<unsigned char>> large_gradients(Loaded& kernel, int num_threads) {
+  RandomCall call;
+  const DLDataType type = dl_dtype(DType::f32);
+  Numbers numbers(4);
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    call.add("d_" + name, type, shape);
+    Tensor& tensor = call.add(name, type, shape);
+    for (Tensor* t : {&tensor, &call["d_" + name]})
+      t->fill([&](const Shape&) { return numbers.real(-1, 1); });
+    return tensor.dl();
+  };
+  call.p.q = add("q", {2, 4, 192, 32}), call.p.k = add("k", {2, 2, 192, 32});
+  call.p.v = add("v", {2, 2, 192, 32}), call.p.o = add("o", {2, 4, 192, 32});
+  call.p.bias = add("bias", {1, 1, 192, 192}), call.p.sink = add("sink", {4});
+  call.p.alibi_slopes = add("alibi_slopes", {4}), call.p.alibi = ATTEST_ALIBI_SIGNED;
+  call.p.d_o = call["d_o"].dl();
+  EXPECT_EQ(kernel.forward(call.p), ATTEST_OK);
+  std::map<std::string, std::vector<unsigned char>> bytes;
+  for (const char* input : kDifferentiable)
+    gradient_field(call.p, input) = call[std::string("d_") + input].dl();
+  EXPECT_EQ(kernel.backward(call.p, num_threads), ATTEST_OK);
+  for (const char* input : kDifferentiable) bytes[input] = call[std::string("d_") + input].bytes();
+  return bytes;
+}
+
+TEST_P(Backward, DoesNotDependOnThreadsThatOverlap) {
+  const auto one = large_gradients(kernel, 1);
+  for (int run = 0; run < 3; ++run)
+    for (const auto& [input, bytes] : large_gradients(kernel, 4))
+      EXPECT_EQ(bytes, one.at(input)) << input;
+}
+
 TEST_P(Backward, ZeroGradientsOfOutputsGiveExactlyZero) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto call = random_call(seed, DType::f16);

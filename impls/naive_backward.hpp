@@ -105,7 +105,8 @@ struct Backward : Call<Storage> {
     C* const d_z = head.d_z.data() + first;
     C* const d_s = head.d_s.data() + first;
     const C d_lse_i = d_lse ? d_lse(at.b, h, i) : C{0};
-    if (without_gradient(head.d_o.data() + (i - at.q0) * s.v_dim, d_lse_i)) return;
+    const C* const d_o = head.d_o.data() + (i - at.q0) * s.v_dim;
+    if (without_gradient(d_o, d_lse_i)) return;
 
     C max = kNone;
     for (std::int64_t j = 0; j < n; ++j) {
@@ -123,11 +124,15 @@ struct Backward : Call<Storage> {
     for (std::int64_t j = 0; j < n; ++j)
       if (seen[j]) sum += weights[j] = std::exp(weights[j] - max);
 
+    // What a dropped value gives whatever it is: 0, and NaN where dO is.
+    C nothing = 0;
+    for (std::int64_t c = 0; c < s.v_dim; ++c) nothing += 0 * d_o[c];
     C delta = 0;
     for (std::int64_t j = 0; j < n; ++j) {
       if (!seen[j]) continue;
       weights[j] /= sum;
-      d_z[j] *= keep_factor(at, h, i, at.k0 + j);  // dP
+      const C factor = keep_factor(at, h, i, at.k0 + j);
+      d_z[j] = factor == 0 ? nothing : factor * d_z[j];  // dP
       delta += weights[j] * d_z[j];
     }
     for (std::int64_t j = 0; j < n; ++j) {

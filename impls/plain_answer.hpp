@@ -203,8 +203,11 @@ class GradientAnswer {
     }
     return static_cast<std::size_t>(n);
   }
+  ExpectedGradient* address(const std::string& name, const Shape& index) {
+    return elements_.at(name).data() + place(name, index);
+  }
   ExpectedGradient& element(const std::string& name, const Shape& index) {
-    return elements_.at(name).data()[place(name, index)];
+    return *address(name, index);
   }
 
   void add_row(const PlainRow& row) {
@@ -233,7 +236,7 @@ class GradientAnswer {
       const double weight = std::exp(pair.z - row.lse);
       add_pair(row, pair, weight * (d_p[n] - delta + d_lse),
                weight * (d_p_size[n] + delta_size + std::fabs(d_lse)), weight * d_o_size);
-      ExpectedGradient* const d_v = &element("v", {row.b, row.g, pair.j, 0});
+      ExpectedGradient* const d_v = address("v", {row.b, row.g, pair.j, 0});
       for (std::size_t c = 0; c < d_o.size(); ++c)
         d_v[c].add(pair.kept * weight * d_o[c], std::fabs(pair.kept * weight * d_o[c]), d_o[c]);
     }
@@ -248,8 +251,8 @@ class GradientAnswer {
                 double d_z_floor) {
     const attest_attention& p = call_.p;
     const double d_a = d_z * pair.cap_slope;
-    ExpectedGradient* const d_q = &element("q", {row.b, row.h, row.i, 0});
-    ExpectedGradient* const d_k = &element("k", {row.b, row.g, pair.j, 0});
+    ExpectedGradient* const d_q = address("q", {row.b, row.h, row.i, 0});
+    ExpectedGradient* const d_k = address("k", {row.b, row.g, pair.j, 0});
     for (std::size_t c = 0; c < pair.key.size(); ++c) {
       const double k = p.scale * pair.key[c], q = p.scale * row.query[c];
       d_q[c].add(d_a * k, size * std::fabs(k), k * (1 + d_z_floor));
@@ -276,7 +279,7 @@ class GradientAnswer {
   void turn_back(const std::string& name, std::int64_t b, std::int64_t row, std::int64_t position) {
     Tensor& t = call_[name];
     for (std::int64_t h = 0; h < t.extent(1); ++h) {
-      ExpectedGradient* const channels = &element(name, {b, h, row, 0});
+      ExpectedGradient* const channels = address(name, {b, h, row, 0});
       const std::vector<ExpectedGradient> before(channels, channels + t.extent(3));
       std::vector<double> values;
       for (const ExpectedGradient& x : before) values.push_back(x.value);
