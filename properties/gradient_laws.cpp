@@ -18,6 +18,8 @@ std::optional<AttentionProblem> backward_law_sized(AttentionProblem problem,
                                                    const Declaration& declaration) {
   problem = law_sized(to_backward(std::move(problem), declaration), declaration);
   if (problem.operation != Operation::backward) return std::nullopt;
+  // One number for all of dO cannot be changed in one row.
+  if (problem.d_o_layout == Layout::broadcast) problem.d_o_layout.reset();
   return problem;
 }
 
