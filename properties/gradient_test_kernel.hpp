@@ -31,6 +31,7 @@ enum class GradientBreak {
   q_modified,
   comes_and_goes,
   d_o_read_as_o,
+  dropout_of_next_key,
 };
 
 class GradientTestKernel : public Kernel {
@@ -164,7 +165,13 @@ class GradientTestKernel : public Kernel {
   static void add(const attest_attention& p, std::int64_t b, std::int64_t h, std::int64_t i,
                   Sums& sums) {
     const TensorView<const float> q(p.q), k(p.k), v(p.v), d_o(p.d_o), d_lse_of(p.d_lse);
-    const Row row = weigh(p, b, h, i);
+    Row row = weigh(p, b, h, i);
+    if (is(GradientBreak::dropout_of_next_key) && !row.pairs.empty()) {
+      const double first = row.pairs.front().factor;
+      for (std::size_t n = 0; n + 1 < row.pairs.size(); ++n)
+        row.pairs[n].factor = row.pairs[n + 1].factor;
+      row.pairs.back().factor = first;
+    }
     const std::int64_t group = p.q->shape[1] / p.k->shape[1];
     const bool counts = !is(GradientBreak::last_head_of_group_alone) || h % group == group - 1;
     const double d_lse = d_lse_of ? static_cast<double>(d_lse_of(b, h, i)) : 0;

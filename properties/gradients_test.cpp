@@ -34,6 +34,7 @@ constexpr Broken kBroken[] = {
     {"GRAD-DIFFERENCES", GradientBreak::sink_gradient_sign},
     {"GRAD-DIFFERENCES", GradientBreak::bias_gradient_not_summed},
     {"GRAD-DOUT-LAYOUT", GradientBreak::d_o_read_as_o},
+    {"GRAD-DROPOUT", GradientBreak::dropout_of_next_key},
     {"GRAD-GQA-REPEAT", GradientBreak::last_head_of_group_alone},
     {"GRAD-K", GradientBreak::dk_scale_missing},
     {"GRAD-KEY-ORDER", GradientBreak::first_key_twice_in_dv},
