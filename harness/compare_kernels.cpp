@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/compare_kernels.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "attest/case_line.hpp"
 #include "harness/data.hpp"
+#include "harness/judge.hpp"
 #include "harness/observe.hpp"
 #include "harness/unit.hpp"
 
@@ -38,6 +41,11 @@ std::string told_apart(const Observation& a, const Observation& b) {
   if (a.inputs_modified != b.inputs_modified) return "changes inputs";
   if (!same_values(a.o, a.o_bits, b.o, b.o_bits)) return "o differs";
   if (!same_values(a.lse, a.lse_bits, b.lse, b.lse_bits)) return "lse differs";
+  for (std::size_t n = 0; n < kNumGradients; ++n) {
+    const SeenTensor &of_a = a.gradients[n], &of_b = b.gradients[n];
+    if (!same_values(of_a.values, of_a.bits, of_b.values, of_b.bits))
+      return fmt::format("{} differs", name(output_of(static_cast<Gradient>(n))));
+  }
   return "";
 }
 

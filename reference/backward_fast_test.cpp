@@ -72,5 +72,21 @@ TEST(BackwardFast, WithinItsRadiusOfTheDefinition) {
   }
 }
 
+// A weight of exp(-746) is 0 in double, but no dropped one: a kernel may find the smallest number.
+TEST(BackwardFast, AllowsAWeightThatUnderflows) {
+  AttentionProblem problem;
+  problem.operation = Operation::backward;
+  problem.dtype = DType::f64;
+  problem.kv_len = 2;
+  problem.bias = BiasKind::normal;
+  AttentionInputs inputs = random_backward_inputs(problem, 1);
+  inputs.bias.values = {0, -746};
+  for (double& x : inputs.q.values) x = 0;
+  const Expected expected = expect(problem, inputs, profile_of(problem.dtype));
+  const ExpectedTensor& d_v = expected.gradients[static_cast<std::size_t>(Gradient::v)];
+  EXPECT_EQ(d_v.value[1], 0);
+  EXPECT_GE(d_v.t_mixed[1], 0x1p-1074);
+}
+
 }  // namespace
 }  // namespace attest

@@ -32,6 +32,11 @@ inline constexpr const char* kStepwise =
     "features=all precision=mma_f32acc deterministic batch_invariant thread_invariant "
     "masked_nan_safe";
 
+/// What the backward kernel declares: the same, and every gradient.
+inline constexpr const char* kBackward =
+    "features=all backward=all precision=mma_f32acc deterministic batch_invariant "
+    "thread_invariant masked_nan_safe";
+
 struct Plant {
   const char* id;
   const char* kind;
@@ -43,6 +48,13 @@ struct Plant {
   bool honest = false;  ///< set by ATTEST_HONEST
 };
 
+/// A kind of StepwiseBackward.
+template <class Kind>
+concept Differentiates = requires(Kind kernel, const attest_attention& problem, const Sizes& sizes,
+                                  const Context& context) {
+  kernel.serve_backward(problem, sizes, context);
+};
+
 /// One kernel: a kind of Stepwise that serves its one type.
 template <class Kind>
 class Planted : public Kernel {
@@ -50,6 +62,16 @@ class Planted : public Kernel {
   void forward(const attest_attention& problem, const Context& context) override {
     Kind kernel;
     kernel.serve(problem, sizes_of(problem), context);
+  }
+  void backward(const attest_attention& problem, const Context& context) override {
+    if constexpr (Differentiates<Kind>) {
+      const Sizes sizes = sizes_of(problem);
+      check_gradients(problem, sizes);
+      Kind kernel;
+      kernel.serve_backward(problem, sizes, context);
+    } else {
+      Kernel::backward(problem, context);
+    }
   }
   std::unique_ptr<Plan> plan(const std::string&, const attest_attention& problem,
                              const Context&) override {
@@ -80,6 +102,9 @@ class PlantedInAllTypes : public Kernel {
   inline static std::string_view types;  ///< that it serves
   void forward(const attest_attention& problem, const Context& context) override {
     kernel_for(problem)->forward(problem, context);
+  }
+  void backward(const attest_attention& problem, const Context& context) override {
+    kernel_for(problem)->backward(problem, context);
   }
   std::unique_ptr<Plan> plan(const std::string& operation, const attest_attention& problem,
                              const Context& context) override {
