@@ -32,6 +32,8 @@ enum class GradientBreak {
   comes_and_goes,
   d_o_read_as_o,
   dropout_of_next_key,
+  nan_d_o_is_zero,
+  drifts_with_threads,
 };
 
 class GradientTestKernel : public Kernel {
@@ -53,7 +55,8 @@ class GradientTestKernel : public Kernel {
     });
   }
 
-  void backward(const attest_attention& p, const Context&) override {
+  void backward(const attest_attention& p, const Context& context) override {
+    threads = context.num_threads;
     Sums sums(p);
     for_each_row(p, [&](std::int64_t b, std::int64_t h, std::int64_t i) { add(p, b, h, i, sums); });
     sums.write(p);
@@ -61,6 +64,7 @@ class GradientTestKernel : public Kernel {
   }
 
  private:
+  static inline int threads = 1;
   static constexpr double kNone = -std::numeric_limits<double>::infinity();
   static bool is(GradientBreak which) { return broken == which; }
 
@@ -180,6 +184,7 @@ class GradientTestKernel : public Kernel {
       const bool strange = p.d_o->strides[3] != p.o->strides[3];
       const bool reversed = is(GradientBreak::d_o_read_as_o) && strange;
       const auto x = static_cast<double>(d_o(b, h, i, reversed ? d_o.extent(3) - 1 - c : c));
+      if (is(GradientBreak::nan_d_o_is_zero) && std::isnan(x)) return 0.0;
       return is(GradientBreak::small_d_o_is_zero) && std::fabs(x) < 0.3 ? 0 : x;
     };
     std::vector<double> d_p;
@@ -192,7 +197,8 @@ class GradientTestKernel : public Kernel {
       delta += pair.p * d_p.back();
     }
     static int calls = 0;
-    const double drift = is(GradientBreak::comes_and_goes) && ++calls % 2 == 0 ? 1e-7 : 0;
+    double drift = is(GradientBreak::comes_and_goes) && ++calls % 2 == 0 ? 1e-7 : 0;
+    if (is(GradientBreak::drifts_with_threads)) drift = 1e-3 * (threads - 1);
     if (p.sink) {
       const double sign = is(GradientBreak::sink_gradient_sign) ? -1 : 1;
       sums.sink[static_cast<std::size_t>(h)] += sign * row.sink * (d_lse - delta);
@@ -219,7 +225,8 @@ class GradientTestKernel : public Kernel {
       const double twice = is(GradientBreak::first_key_twice_in_dv) && pair.j == 0 ? 2 : 1;
       for (std::int64_t c = 0; c < v.extent(3) && counts; ++c)
         Sums::at(sums.v, p.v, b, row.g, pair.j, c) +=
-            twice * pair.factor * pair.p * static_cast<double>(d_o(b, h, i, c));
+            twice * pair.factor * pair.p *
+            (is(GradientBreak::nan_d_o_is_zero) ? d_out(c) : static_cast<double>(d_o(b, h, i, c)));
     }
     for (std::int64_t j = 0; j < k.extent(2); ++j) {
       const double leak = is(GradientBreak::hidden_keys_in_dv)        ? 1e-3
