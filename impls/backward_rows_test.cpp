@@ -9,7 +9,7 @@ namespace {
 
 class BackwardRows : public ::testing::TestWithParam<const char*> {
  protected:
-  Loaded kernel{std::string(ATTEST_BINARY_DIR) + "/lib/attest/" + GetParam() + ".so"};
+  Loaded kernel = open_differentiating(GetParam());
 };
 
 /// Two queries, three keys, one channel, f32, all scores 0, with every gradient wanted; v = 1, 2, 4
@@ -259,7 +259,7 @@ TEST_P(BackwardRows, RefusesWhatContradictsItself) {
   expect_refused([](auto& c) { c.call.p.d_alibi_slopes = c.dl("d_sink"); }, "d_alibi_slopes");
 }
 
-INSTANTIATE_TEST_SUITE_P(, BackwardRows, ::testing::Values("naive", "chunked"),
+INSTANTIATE_TEST_SUITE_P(, BackwardRows, ::testing::ValuesIn(kDifferentiating),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

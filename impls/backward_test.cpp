@@ -11,7 +11,7 @@ namespace {
 
 class Backward : public ::testing::TestWithParam<const char*> {
  protected:
-  Loaded kernel{std::string(ATTEST_BINARY_DIR) + "/lib/attest/" + GetParam() + ".so"};
+  Loaded kernel = open_differentiating(GetParam());
 
   /// Call number `seed` with what forward and backward wrote.
   std::unique_ptr<RandomCall> gradients(std::uint64_t seed, DType dtype, int num_threads = 1) {
@@ -234,7 +234,7 @@ TEST_P(Backward, ZeroGradientsOfOutputsGiveExactlyZero) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Backward, ::testing::Values("naive", "chunked"),
+INSTANTIATE_TEST_SUITE_P(, Backward, ::testing::ValuesIn(kDifferentiating),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

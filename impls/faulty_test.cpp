@@ -7,7 +7,7 @@
 #include <set>
 
 #include "attest/faults.h"
-#include "impls/testing.hpp"
+#include "impls/random_gradients.hpp"
 
 namespace attest::testing {
 namespace {
@@ -104,6 +104,18 @@ TEST_F(Catalogue, NamesExactlyTheKernelsOfTheLibrary) {
   EXPECT_EQ(named, there);
 }
 
+// Templates of one name in two files are one to the linker, unnamed namespaces or not: one kernel
+// would then stand for both.
+TEST_F(Catalogue, EveryKernelHasCodeOfItsOwn) {
+  std::map<void*, std::string> there;
+  Loaded module(faulty_path());
+  for (const attest_plugin* kernel = &module.plugin(); kernel; kernel = kernel->next) {
+    if (std::string(kernel->name).rfind("l_from_rounded_undeclared", 0) == 0) continue;  // is meant
+    const auto [known, is_new] = there.emplace(reinterpret_cast<void*>(kernel->open), kernel->name);
+    EXPECT_TRUE(is_new) << kernel->name << " is " << known->second;
+  }
+}
+
 /// Two heads on one, three queries, five keys; causal, bottom right.
 struct Call {
   explicit Call(DType type)
@@ -169,6 +181,76 @@ TEST_F(Catalogue, AFaultIsAnotherAnswer) {
     ASSERT_EQ(kernel.forward(call.p), ATTEST_OK);
     ASSERT_EQ(kernel.forward(call.p), ATTEST_OK);
     EXPECT_GT(call.distance(), 0.1) << id;
+  }
+}
+
+/// Whether a kernel's declaration has backward.
+bool declares_backward(const std::string& kernel) {
+  Loaded loaded(faulty_path(), kernel);
+  return std::string(loaded.plugin().declaration).find(" backward=all ") != std::string::npos;
+}
+
+/// Random call number `seed`, from forward to gradients.
+std::unique_ptr<RandomCall> gradients_of(Loaded& kernel, std::uint64_t seed, DType type) {
+  auto call = random_call(seed, type);
+  add_gradients(*call, seed);
+  EXPECT_EQ(kernel.forward(call->p), ATTEST_OK) << kernel.message();
+  EXPECT_EQ(kernel.backward(call->p), ATTEST_OK) << kernel.message();
+  return call;
+}
+
+TEST_F(Catalogue, BackwardIsServedWhereItIsDeclared) {
+  int served = 0;
+  for (const attest_fault* f : in_order) {
+    const std::string name = f->id + ("." + split(f->dtypes).front());
+    // What a fault does with its null pointers is the selftest's to see.
+    if (!f->honest && declares_backward(name)) continue;
+    Loaded kernel(faulty_path(), name);
+    const auto call = random_call(1, *parse_dtype(split(f->dtypes).front()));
+    add_gradients(*call, 1);
+    if (declares_backward(name)) {
+      ASSERT_EQ(kernel.forward(call->p), ATTEST_OK) << name << ": " << kernel.message();
+      EXPECT_EQ(kernel.backward(call->p), ATTEST_OK) << name << ": " << kernel.message();
+      ++served;
+    } else {
+      EXPECT_EQ(kernel.backward(call->p), ATTEST_UNSUPPORTED) << name;
+    }
+  }
+  EXPECT_EQ(served, 5);
+}
+
+TEST_F(Catalogue, FaultsOfBackwardLeaveForwardAlone) {
+  int faults = 0;
+  for (const attest_fault* f : in_order) {
+    const std::string type = split(f->dtypes).front(), name = f->id + ("." + type);
+    if (f->honest || !declares_backward(name)) continue;
+    ++faults;
+    Loaded kernel(faulty_path(), name), base(faulty_path(), f->base + ("." + type));
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      const auto call = random_call(seed, *parse_dtype(type)),
+                 same = random_call(seed, *parse_dtype(type));
+      ASSERT_EQ(kernel.forward(call->p), ATTEST_OK) << name;
+      ASSERT_EQ(base.forward(same->p), ATTEST_OK) << name;
+      EXPECT_EQ((*call)["o"].bytes(), (*same)["o"].bytes()) << name;
+    }
+  }
+  EXPECT_GE(faults, 80);
+}
+
+TEST_F(Catalogue, AFaultOfBackwardIsAnotherGradient) {
+  for (const char* id : {"delta_dropped", "dk_scale_missing", "causal_lost_in_backward",
+                         "gqa_grad_not_summed", "gradient_silently_zero", "dropout_mask_differs"}) {
+    Loaded kernel(faulty_path(), id + std::string(".f32")), base(faulty_path(), "backward.f32");
+    int changed = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const auto is = gradients_of(kernel, seed, DType::f32);
+      const auto was = gradients_of(base, seed, DType::f32);
+      for (const char* input : kDifferentiable) {
+        const std::string gradient = std::string("d_") + input;
+        if (is->has(gradient)) changed += (*is)[gradient].bytes() != (*was)[gradient].bytes();
+      }
+    }
+    EXPECT_GT(changed, 0) << id;
   }
 }
 

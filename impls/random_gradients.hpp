@@ -13,6 +13,15 @@ namespace attest::testing {
 /// The inputs that have gradients; that of "q" is the tensor "d_q".
 inline constexpr const char* kDifferentiable[] = {"q", "k", "v", "bias", "alibi_slopes", "sink"};
 
+/// What serves backward: modules, and honest kernels of the library of faults.
+inline constexpr const char* kDifferentiating[] = {"naive", "chunked", "backward",
+                                                   "backward_delta_from_p"};
+inline Loaded open_differentiating(const std::string& name) {
+  const std::string libraries = ATTEST_BINARY_DIR "/lib/";
+  return name.rfind("backward", 0) == 0 ? Loaded(libraries + "attest-faulty/faulty.so", name)
+                                        : Loaded(libraries + "attest/" + name + ".so");
+}
+
 /// The field of a gradient.
 inline DLTensor*& gradient_field(attest_attention& p, const std::string& input) {
   if (input == "q") return p.d_q;

@@ -57,19 +57,19 @@ ATTEST_PLANT(OutByStridesOfDOut,
               .declares = kBackward});
 
 template <class S>
-struct DvFromDqk : StepwiseBackward<S> {
+struct BackwardDvFromDqk : StepwiseBackward<S> {
   using typename Stepwise<S>::C;
   C d_weight(const GradientRow<C>& row, C kept, const C* value) const override {
     const std::int64_t channels = std::min(this->sizes.dim, this->sizes.v_dim);
     return kept == 0 ? C{0} : kept * this->dot(row.d_o.data(), value, channels);
   }
 };
-ATTEST_PLANT(DvFromDqk, {.id = "dv_from_dqk_in_backward",
-                         .kind = kLayout,
-                         .sentence = "dO v sums over the first D of the Dv channels",
-                         .reference = "Dao-AILab/flash-attention#2552",
-                         .base = "backward",
-                         .declares = kBackward});
+ATTEST_PLANT(BackwardDvFromDqk, {.id = "dv_from_dqk_in_backward",
+                                 .kind = kLayout,
+                                 .sentence = "dO v sums over the first D of the Dv channels",
+                                 .reference = "Dao-AILab/flash-attention#2552",
+                                 .base = "backward",
+                                 .declares = kBackward});
 
 template <class S>
 struct SmallestSizeNaN : StepwiseBackward<S> {

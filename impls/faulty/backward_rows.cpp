@@ -151,19 +151,19 @@ ATTEST_PLANT(LseStored, {.id = "lse_saved_in_storage_type",
                          .declares = kBackward});
 
 template <class S>
-struct EmptyRowNaN : StepwiseBackward<S> {
+struct BackwardEmptyRowNaN : StepwiseBackward<S> {
   using typename Stepwise<S>::C;
   // Every key of the tile goes through exp(z - lse), which is exp(-inf + inf) in an empty row.
   bool takes_part(const GradientRow<C>& row, C z) const override {
     return row.lse == this->kNone || StepwiseBackward<S>::takes_part(row, z);
   }
 };
-ATTEST_PLANT(EmptyRowNaN, {.id = "empty_row_backward_nan",
-                           .kind = kKind,
-                           .sentence = "a row without a key has P = exp(-inf + inf)",
-                           .reference = "Dao-AILab/flash-attention#443",
-                           .base = "backward",
-                           .declares = kBackward});
+ATTEST_PLANT(BackwardEmptyRowNaN, {.id = "empty_row_backward_nan",
+                                   .kind = kKind,
+                                   .sentence = "a row without a key has P = exp(-inf + inf)",
+                                   .reference = "Dao-AILab/flash-attention#443",
+                                   .base = "backward",
+                                   .declares = kBackward});
 
 template <class S>
 struct EmptyRowUniform : StepwiseBackward<S> {

@@ -201,7 +201,7 @@ ATTEST_PLANT(BlocksIgnored, {.id = "blocks_ignored_in_backward",
                              .declares = kBackward});
 
 template <class S>
-struct MaskTransposed : StepwiseBackward<S> {
+struct BackwardMaskTransposed : StepwiseBackward<S> {
   // dK walks the queries of a key, and takes the [Lq, Lk] of the mask for [Lk, Lq].
   bool visible_in_backward(const Query& q, const Key& k) const override {
     const std::int64_t flat = k.row * this->sizes.q_len + q.row;
@@ -211,11 +211,11 @@ struct MaskTransposed : StepwiseBackward<S> {
            this->mask_allows(other, {flat % this->sizes.kv_len, k.position});
   }
 };
-ATTEST_PLANT(MaskTransposed, {.id = "mask_transposed_in_backward",
-                              .kind = kMask,
-                              .sentence = "the mask of S is read for that of its transpose",
-                              .base = "backward",
-                              .declares = kBackward});
+ATTEST_PLANT(BackwardMaskTransposed, {.id = "mask_transposed_in_backward",
+                                      .kind = kMask,
+                                      .sentence = "the mask of S is read for that of its transpose",
+                                      .base = "backward",
+                                      .declares = kBackward});
 
 template <class S>
 struct BiasInfNaN : StepwiseBackward<S> {
@@ -474,18 +474,18 @@ ATTEST_PLANT(TopLeftInBackward, {.id = "top_left_in_backward",
                                  .declares = kBackward});
 
 template <class S>
-struct PrefixIgnored : StepwiseBackward<S> {
+struct BackwardPrefixIgnored : StepwiseBackward<S> {
   Sequence backward_sequence(std::int64_t n) const override {
     Sequence at = this->sequence(n);
     at.prefix = 0;
     return at;
   }
 };
-ATTEST_PLANT(PrefixIgnored, {.id = "prefix_ignored_in_backward",
-                             .kind = kMask,
-                             .sentence = "backward of prefix attention is plain causal",
-                             .base = "backward",
-                             .declares = kBackward});
+ATTEST_PLANT(BackwardPrefixIgnored, {.id = "prefix_ignored_in_backward",
+                                     .kind = kMask,
+                                     .sentence = "backward of prefix attention is plain causal",
+                                     .base = "backward",
+                                     .declares = kBackward});
 
 template <class S>
 struct LeftPadIgnored : StepwiseBackward<S> {
@@ -502,21 +502,21 @@ ATTEST_PLANT(LeftPadIgnored, {.id = "left_pad_ignored_in_backward",
                               .declares = kBackward});
 
 template <class S>
-struct SeqlensQIgnored : StepwiseBackward<S> {
+struct BackwardSeqlensQIgnored : StepwiseBackward<S> {
   Sequence backward_sequence(std::int64_t n) const override {
     Sequence at = this->sequence(n);
     if (this->problem.seqlens_q) at.q1 = this->sizes.q_len;
     return at;
   }
 };
-ATTEST_PLANT(SeqlensQIgnored, {.id = "seqlens_q_ignored_in_backward",
-                               .kind = kMask,
-                               .sentence = "query rows past the end add to dK and dV",
-                               .base = "backward",
-                               .declares = kBackward});
+ATTEST_PLANT(BackwardSeqlensQIgnored, {.id = "seqlens_q_ignored_in_backward",
+                                       .kind = kMask,
+                                       .sentence = "query rows past the end add to dK and dV",
+                                       .base = "backward",
+                                       .declares = kBackward});
 
 template <class S>
-struct SegmentsLeak : StepwiseBackward<S> {
+struct BackwardSegmentsLeak : StepwiseBackward<S> {
   // All segments are one: the first takes everything, the others have nothing left.
   Sequence backward_sequence(std::int64_t n) const override {
     Sequence at = this->sequence(n);
@@ -529,11 +529,11 @@ struct SegmentsLeak : StepwiseBackward<S> {
     return at;
   }
 };
-ATTEST_PLANT(SegmentsLeak, {.id = "segments_leak_in_backward",
-                            .kind = kMask,
-                            .sentence = "backward takes a packed batch for one sequence",
-                            .base = "backward",
-                            .declares = kBackward});
+ATTEST_PLANT(BackwardSegmentsLeak, {.id = "segments_leak_in_backward",
+                                    .kind = kMask,
+                                    .sentence = "backward takes a packed batch for one sequence",
+                                    .base = "backward",
+                                    .declares = kBackward});
 
 }  // namespace
 }  // namespace attest::faulty

@@ -363,19 +363,19 @@ ATTEST_PLANT(DqAccumulatedLow, {.id = "dq_accumulated_low",
                                 .declares = kBackward});
 
 template <class S>
-struct StatsInF32 : StepwiseBackward<S> {
+struct BackwardStatsInF32 : StepwiseBackward<S> {
   using typename Stepwise<S>::C;
   C delta(const GradientRow<C>& row) const override {
     return static_cast<float>(StepwiseBackward<S>::delta(row));
   }
   C lse(const Query& q) const override { return static_cast<float>(StepwiseBackward<S>::lse(q)); }
 };
-ATTEST_PLANT(StatsInF32, {.id = "backward_stats_in_f32_for_f64",
-                          .kind = kNumbers,
-                          .sentence = "lse and delta are kept in f32, also for f64",
-                          .dtypes = "f64",
-                          .base = "backward",
-                          .declares = kBackward});
+ATTEST_PLANT(BackwardStatsInF32, {.id = "backward_stats_in_f32_for_f64",
+                                  .kind = kNumbers,
+                                  .sentence = "lse and delta are kept in f32, also for f64",
+                                  .dtypes = "f64",
+                                  .base = "backward",
+                                  .declares = kBackward});
 
 template <class S>
 struct DsClipped : StepwiseBackward<S> {

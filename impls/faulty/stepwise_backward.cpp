@@ -174,6 +174,9 @@ template <class S>
 Compute<S> StepwiseBackward<S>::delta(const GradientRow<C>& row) const {
   std::vector<C> o(static_cast<std::size_t>(sizes.v_dim));
   load_out(row.query, o.data());
+  // 0 takes nothing from an o that has overflowed.
+  for (std::size_t c = 0; c < o.size(); ++c)
+    if (row.d_o[c] == 0) o[c] = 0;
   return this->dot(row.d_o.data(), o.data(), sizes.v_dim);
 }
 
@@ -235,8 +238,11 @@ Compute<S> StepwiseBackward<S>::dropout_factor(const Query& q, const Key& k) con
 
 template <class S>
 Compute<S> StepwiseBackward<S>::d_weight(const GradientRow<C>& row, C kept, const C* value) const {
-  // What was dropped is not looked at.
-  return kept == 0 ? C{0} : kept * this->dot(row.d_o.data(), value, sizes.v_dim);
+  if (kept != 0) return kept * this->dot(row.d_o.data(), value, sizes.v_dim);
+  // A dropped value is not looked at, whatever it is; a NaN in dO shows all the same.
+  C nothing = 0;
+  for (const C x : row.d_o) nothing += 0 * x;
+  return nothing;
 }
 
 template <class S>
