@@ -125,7 +125,6 @@ double ratio(double expected, double actual, double tolerance) {
   return std::isfinite(error) && tolerance > 0 ? error / tolerance : INFINITY;
 }
 
-
 Row row_at(const AttentionProblem& p, std::int64_t flat) {
   return {flat / (p.num_heads * p.q_len), flat / p.q_len % p.num_heads, flat % p.q_len};
 }
