@@ -53,20 +53,12 @@ void put_back(const std::vector<std::int64_t>& order, GradientCall& call) {
 }
 
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
-  const AttentionInputs inputs = context.inputs(problem);
   const std::vector<std::int64_t> order = shuffled(problem, kTag, problem.kv_len);
-  Restatement restated = restate(problem, inputs);
+  Restatement restated = restate(problem, context.inputs(problem));
   pick_keys(restated, order);
-  GradientCall base, other;
-  if (auto result = call_gradients(context, problem, inputs, base)) return *result;
-  if (!settle(restated, context.declaration())) return not_sayable();
-  if (auto result = call_gradients(context, restated.problem, restated.inputs, other))
-    return *result;
-  other.generic = base.generic;
-  put_back(order, other);
-  LawJudge judge(problem, "permuting the keys");
-  compare_gradients(base, {{&other, 1}}, judge);
-  return std::move(judge).finish();
+  return check_restated_gradients(
+      context, problem, std::move(restated),
+      [&order](GradientCall& call) { put_back(order, call); }, "permuting the keys");
 }
 
 ATTEST_REQUIREMENT(

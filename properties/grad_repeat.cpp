@@ -42,23 +42,16 @@ void gather_groups(const AttentionProblem& p, GradientCall& call) {
 }
 
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
-  const AttentionInputs inputs = context.inputs(problem);
-  Restatement restated = restate(problem, inputs);
+  Restatement restated = restate(problem, context.inputs(problem));
   std::vector<std::int64_t> heads;
   for (std::int64_t h = 0; h < problem.num_heads; ++h)
     heads.push_back(h / (problem.num_heads / problem.num_kv_heads));
   pick_kv_heads(restated, heads);
   restated.problem.num_kv_heads = problem.num_heads;
-  GradientCall base, other;
-  if (auto result = call_gradients(context, problem, inputs, base)) return *result;
-  if (!settle(restated, context.declaration())) return not_sayable();
-  if (auto result = call_gradients(context, restated.problem, restated.inputs, other))
-    return *result;
-  other.generic = base.generic;
-  gather_groups(problem, other);
-  LawJudge judge(problem, "k and v repeated for every query head");
-  compare_gradients(base, {{&other, 1}}, judge);
-  return std::move(judge).finish();
+  return check_restated_gradients(
+      context, problem, std::move(restated),
+      [&problem](GradientCall& call) { gather_groups(problem, call); },
+      "k and v repeated for every query head");
 }
 
 ATTEST_REQUIREMENT(

@@ -62,4 +62,20 @@ void compare_gradients(const GradientCall& base, const std::vector<GradientTerm>
   });
 }
 
+CaseResult check_restated_gradients(CaseContext& context, const AttentionProblem& problem,
+                                    Restatement restated,
+                                    const std::function<void(GradientCall&)>& put_back,
+                                    const std::string& what) {
+  GradientCall base, other;
+  if (auto result = call_gradients(context, problem, context.inputs(problem), base)) return *result;
+  if (!settle(restated, context.declaration())) return not_sayable();
+  if (auto result = call_gradients(context, restated.problem, restated.inputs, other))
+    return *result;
+  other.generic = base.generic;
+  put_back(other);
+  LawJudge judge(problem, what);
+  compare_gradients(base, {{&other, 1}}, judge);
+  return std::move(judge).finish();
+}
+
 }  // namespace attest

@@ -2,6 +2,7 @@
 // What laws of gradients share: law_support.hpp for backward calls.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -45,6 +46,13 @@ struct GradientTerm {
 };
 void compare_gradients(const GradientCall& base, const std::vector<GradientTerm>& terms,
                        LawJudge& judge);
+
+/// The law of a restated problem: its gradients, once `put_back` has brought them into the shapes
+/// and the order of the case's own, equal those.
+CaseResult check_restated_gradients(CaseContext& context, const AttentionProblem& problem,
+                                    Restatement restated,
+                                    const std::function<void(GradientCall&)>& put_back,
+                                    const std::string& what);
 
 /// visit(gradient) for each that the problem asks for.
 template <class Visit>
