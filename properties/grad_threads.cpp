@@ -11,18 +11,9 @@ namespace {
 /// A race that is lost once in a few calls shows in one of them.
 constexpr int kThreads[] = {2, 3, 8, 8};
 
-/// Work for several threads at once, as for INV-THREADS: a race shows only where they overlap.
 std::optional<AttentionProblem> adapt(AttentionProblem p, const Declaration& declaration) {
-  if (p.num_heads < 4) {
-    const std::int64_t group = p.num_heads / p.num_kv_heads;
-    p.num_kv_heads = 4 / group;
-    p.num_heads = group * p.num_kv_heads;
-  }
+  give_threads_work(p);
   p.batch = std::clamp<std::int64_t>(p.batch, 1, 2);
-  p.q_len = std::clamp<std::int64_t>(p.q_len, 24, 48);
-  p.kv_len = std::clamp<std::int64_t>(p.kv_len, 48, 96);
-  p.head_dim = std::clamp<std::int64_t>(p.head_dim, 8, 32);
-  p.v_head_dim = std::clamp<std::int64_t>(p.v_head_dim, 8, 32);
   p = to_backward(std::move(p), declaration);
   if (p.operation != Operation::backward) return std::nullopt;
   return p;

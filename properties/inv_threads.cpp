@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "harness/generate.hpp"
 #include "properties/judge_outputs.hpp"
 #include "properties/support.hpp"
@@ -8,21 +6,11 @@
 namespace attest {
 namespace {
 
-/// Work for several threads at once: a race shows only where they overlap, and starting a thread
-/// takes as long as 10,000 triples.
 AttentionProblem draw_parallel(const Declaration& declaration, std::uint64_t seed,
                                std::uint64_t index) {
   AttentionProblem p = draw(declaration, seed, "INV-THREADS", index);
   if (p.batch * p.num_heads < 4 && p.cu_seqlens_q.empty()) p.batch = 2;
-  if (p.num_heads < 4) {
-    const std::int64_t group = p.num_heads / p.num_kv_heads;
-    p.num_kv_heads = 4 / group;
-    p.num_heads = group * p.num_kv_heads;
-  }
-  p.q_len = std::clamp<std::int64_t>(p.q_len, 24, 48);
-  p.kv_len = std::clamp<std::int64_t>(p.kv_len, 48, 96);
-  p.head_dim = std::clamp<std::int64_t>(p.head_dim, 8, 32);
-  p.v_head_dim = std::clamp<std::int64_t>(p.v_head_dim, 8, 32);
+  give_threads_work(p);
   return make_legal(p, declaration);
 }
 

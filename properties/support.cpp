@@ -188,4 +188,16 @@ std::optional<AttentionProblem> with_hidden_keys(AttentionProblem problem,
   return make_legal(problem, declaration);
 }
 
+void give_threads_work(AttentionProblem& problem) {
+  if (problem.num_heads < 4) {
+    const std::int64_t group = problem.num_heads / problem.num_kv_heads;
+    problem.num_kv_heads = 4 / group;
+    problem.num_heads = group * problem.num_kv_heads;
+  }
+  problem.q_len = std::clamp<std::int64_t>(problem.q_len, 24, 48);
+  problem.kv_len = std::clamp<std::int64_t>(problem.kv_len, 48, 96);
+  problem.head_dim = std::clamp<std::int64_t>(problem.head_dim, 8, 32);
+  problem.v_head_dim = std::clamp<std::int64_t>(problem.v_head_dim, 8, 32);
+}
+
 }  // namespace attest

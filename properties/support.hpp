@@ -60,4 +60,8 @@ std::optional<AttentionProblem> with_hidden_keys(AttentionProblem problem,
 /// k and v of every sequence are stored apart, so that one of them can be changed alone.
 void store_batches_apart(AttentionProblem& problem, const Declaration& declaration);
 
+/// Heads and lengths with work for several threads at once: a race shows only where they overlap,
+/// and starting a thread takes as long as 10,000 triples.
+void give_threads_work(AttentionProblem& problem);
+
 }  // namespace attest
