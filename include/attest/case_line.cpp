@@ -286,6 +286,12 @@ constexpr Key kKeys[] = {
     {"d_o_layout",
      [](std::string_view text, Problem& p) { return read_enum(text, p.d_o_layout.emplace()); },
      [](const Problem& p) { return p.d_o_layout ? std::string(enum_name(*p.d_o_layout)) : ""; }},
+    choice<&Problem::cache>("cache"),
+    integer<&Problem::cache_rows>("cache_rows"),
+    integer<&Problem::page_size>("page_size"),
+    choice<&Problem::pages>("pages"),
+    flag<&Problem::cache_rotated>("cache_rotated"),
+    integer<&Problem::num_splits>("splits"),
     choice<&Problem::layout>("layout"),
     choice<&Problem::data>("data"),
     {"v_data",
@@ -360,8 +366,8 @@ Result<Problem> parse_case(std::string_view line) {
                              : std::nullopt;
   if (!operation)
     return at(words.front().column,
-              fmt::format("{} is no operation; a case line starts with attention.forward or "
-                          "attention.backward",
+              fmt::format("{} is no operation; a case line starts with attention.forward, "
+                          "attention.backward or attention.decode",
                           quote(first)));
   Problem problem;
   problem.operation = *operation;

@@ -198,6 +198,43 @@ Wrong read_backward(std::string_view text, Draft& draft) {
   return {};
 }
 
+Wrong read_flags(std::string_view text,
+                 std::initializer_list<std::pair<std::string_view, bool*>> known) {
+  for (const auto& [word, flag] : known) *flag = false;
+  for (std::string_view piece : split(text, ',')) {
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const auto& entry) { return entry.first == piece; });
+    if (found == known.end()) {
+      std::string all;
+      for (const auto& [word, flag] : known) all += (all.empty() ? "" : ", ") + std::string(word);
+      return fmt::format("{} is none of {}", quote(piece), all);
+    }
+    if (*found->second) return fmt::format("{} stands twice", piece);
+    *found->second = true;
+  }
+  return {};
+}
+
+Wrong read_caches(std::string_view text, CacheScope& scope) {
+  return read_flags(
+      text, {{"contiguous", &scope.contiguous}, {"ring", &scope.ring}, {"paged", &scope.paged}});
+}
+
+Wrong read_cache_keys(std::string_view text, CacheScope& scope) {
+  return read_flags(text, {{"raw", &scope.raw}, {"rotated", &scope.rotated}});
+}
+
+Wrong read_switches(std::string_view text, std::vector<std::int64_t>& lengths) {
+  for (std::string_view piece : split(text, ',')) {
+    std::int64_t length = 0;
+    if (Wrong wrong = read_limit(piece, length); !wrong.empty()) return wrong;
+    if (!lengths.empty() && length <= lengths.back())
+      return fmt::format("{} does not ascend", quote(text));
+    lengths.push_back(length);
+  }
+  return {};
+}
+
 /// nullopt: no such flag.
 std::optional<Wrong> read_flag(std::string_view key, bool has_value, Draft& draft) {
   if (key == "window" && !has_value) {
@@ -209,6 +246,10 @@ std::optional<Wrong> read_flag(std::string_view key, bool has_value, Draft& draf
     draft.declaration.backward.served = true;
     if (!has_value) return Wrong{};
     return std::nullopt;
+  }
+  if (key == "splits") {
+    draft.declaration.cache.splits = true;
+    return has_value ? fmt::format("{} takes no value", key) : Wrong{};
   }
   bool* promise = promise_of(key, draft.declaration);
   const auto word = std::find_if(
@@ -245,6 +286,14 @@ std::optional<Wrong> read_value(std::string_view key, std::string_view text, Dra
   if (key == "align" || key == "window" || key == "alibi" || key == "rope" || key == "rope_scaling")
     return read_feature_list(key, text, "", nullptr, draft);
   if (key == "backward") return read_backward(text, draft);
+  if (key == "forward") {
+    d.forward = false;
+    return text == "none" ? Wrong{} : fmt::format("{} is not none", quote(text));
+  }
+  if (key == "cache") return read_caches(text, d.cache);
+  if (key == "cache_keys") return read_cache_keys(text, d.cache);
+  if (key == "page_size") return read_dims(text, d.cache.page_sizes);
+  if (key == "switch") return read_switches(text, d.switch_lengths);
   if (key == "mask_polarity") return read_choice(text, d.mask_polarity, kMaskPolarityNames);
   if (key == "lse_base") return read_choice(text, d.lse_base, kLseBaseNames);
   if (key == "window_bound") return read_choice(text, d.window_bound, kWindowBoundNames);
@@ -279,6 +328,7 @@ bool has_alibi(const Declaration& d) {
 void settle_features(Draft& draft) {
   Declaration& d = draft.declaration;
   if (d.head_dims.empty()) d.head_dims = any_dim();
+  if (d.cache.page_sizes.empty()) d.cache.page_sizes = any_dim();
   if (!draft.all_features) return;
   const bool same_v = draft.v_head_dim_given && !d.v_head_dims;
   d.features.fill(true);
@@ -342,6 +392,11 @@ Wrong contradiction(const Draft& draft) {
         needs(d.backward.slopes, alibi, "backward=slopes", "alibi"),
         needs(d.backward.sink, d.has(Feature::sink), "backward=sink", "sink"),
         needs(d.backward.lse, d.has(Feature::lse), "backward=lse", "lse"),
+        needs(!d.forward, d.cache.served(), "forward=none", "cache"),
+        needs(!d.forward, !d.backward.served, "forward=none", "no backward"),
+        needs(draft.given("cache_keys"), d.cache.served() && rope, "cache_keys", "cache and rope"),
+        needs(draft.given("page_size"), d.cache.paged, "page_size", "cache=paged"),
+        needs(d.cache.splits, d.cache.served(), "splits", "cache"),
         needs(draft.given("mask_polarity"), d.has(Feature::mask), "mask_polarity", "mask"),
         needs(draft.given("window_bound"), d.has(Feature::window_left), "window_bound",
               "window or window=left"),

@@ -129,6 +129,19 @@ struct BackwardScope {
   bool operator==(const BackwardScope&) const = default;
 };
 
+/// What a kernel's decode takes.
+struct CacheScope {
+  bool contiguous = false, ring = false, paged = false;
+  bool raw = true, rotated = false;  ///< with RoPE: keys lie in the cache before it, or after it
+  bool splits = false;               ///< the caller may choose into how many parts keys are split
+  DimSet page_sizes;                 ///< rows of a page; default: every value >= 1
+  bool served() const { return contiguous || ring || paged; }
+  bool serves(CacheKind kind) const {
+    return kind == CacheKind::contiguous ? contiguous : kind == CacheKind::ring ? ring : paged;
+  }
+  bool operator==(const CacheScope&) const = default;
+};
+
 struct Declaration {
   std::string text;  ///< as written
 
@@ -140,7 +153,11 @@ struct Declaration {
   std::array<bool, kNumFeatures> features{};
   bool base_full = true;    ///< false: base=causal alone, say; plain full attention is not served
   bool layout_bhld = true;  ///< false: layout=blhd alone, say
+  bool forward = true;      ///< false: the kernel decodes and does nothing else
   BackwardScope backward;
+  CacheScope cache;
+  /// Lengths at which the kernel changes its algorithm, in ascending order.
+  std::vector<std::int64_t> switch_lengths;
 
   MaskPolarity mask_polarity = MaskPolarity::keep;
   LseBase lse_base = LseBase::e;

@@ -104,6 +104,33 @@ void print_backward(const Declaration& d, Words& words) {
     words.add("backward", values);
 }
 
+/// The names of the flags that are set.
+std::string set_ones(std::initializer_list<std::pair<std::string_view, bool>> flags) {
+  std::string text;
+  for (const auto& [name, set] : flags) {
+    if (!set) continue;
+    if (!text.empty()) text += ',';
+    text += name;
+  }
+  return text;
+}
+
+void print_caches(const Declaration& d, Words& words) {
+  const CacheScope& cache = d.cache;
+  if (!d.forward) words.add("forward", "none");
+  if (cache.served())
+    words.add(
+        "cache",
+        set_ones({{"contiguous", cache.contiguous}, {"ring", cache.ring}, {"paged", cache.paged}}));
+  if (!cache.raw || cache.rotated)
+    words.add("cache_keys", set_ones({{"raw", cache.raw}, {"rotated", cache.rotated}}));
+  if (!cache.page_sizes.empty() && cache.page_sizes != any_dim())
+    words.add("page_size", print_dims(cache.page_sizes));
+  if (cache.splits) words.add("splits");
+  if (!d.switch_lengths.empty())
+    words.add("switch", fmt::format("{}", fmt::join(d.switch_lengths, ",")));
+}
+
 void print_conventions(const Declaration& d, Words& words) {
   const Declaration plain;
   if (d.mask_polarity != plain.mask_polarity)
@@ -211,6 +238,7 @@ std::string print_declaration(const Declaration& d) {
   if (d.max_kv_len > 0) words.add("max_kv_len", std::to_string(d.max_kv_len));
   print_features(d, words);
   print_backward(d, words);
+  print_caches(d, words);
   print_conventions(d, words);
   print_precision(d, words);
   if (d.deterministic) words.add("deterministic");

@@ -77,13 +77,16 @@ bool uses(const AttentionProblem& p, Feature feature) {
     case Feature::align_top_left:
       return p.align == Align::top_left && uses_query_positions(p) && alignments_differ(p);
     case Feature::align_bottom_right:
-      return p.align == Align::bottom_right && uses_query_positions(p) && alignments_differ(p);
+      // New rows stand behind the cached ones: there is nothing to choose.
+      return p.operation != Operation::decode && p.align == Align::bottom_right &&
+             uses_query_positions(p) && alignments_differ(p);
     case Feature::align_q_offset: return p.align == Align::q_offset && uses_query_positions(p);
     case Feature::window_left: return p.window_left >= 0;
     case Feature::window_right: return p.window_right >= 0;
     case Feature::global_tokens: return p.global_tokens > 0;
     case Feature::seqlens_q: return !p.seqlens_q.empty();
-    case Feature::seqlens_k: return !p.seqlens_k.empty();
+    // Every cache has lengths of its own.
+    case Feature::seqlens_k: return p.operation != Operation::decode && !p.seqlens_k.empty();
     case Feature::left_pad_q: return !p.left_pad_q.empty();
     case Feature::left_pad_k: return !p.left_pad_k.empty();
     case Feature::packed: return !p.cu_seqlens_q.empty();
@@ -122,6 +125,17 @@ bool uses(const AttentionProblem& p, Feature feature) {
       return p.batch == 0 || p.q_len == 0 || p.kv_len == 0 || p.v_head_dim == 0;
   }
   return false;
+}
+
+std::optional<std::string> cache_not_declared(const CacheScope& scope,
+                                              const AttentionProblem& problem) {
+  if (!scope.serves(problem.cache)) return fmt::format("cache {}", enum_name(problem.cache));
+  if (problem.cache == CacheKind::paged && !contains(scope.page_sizes, problem.page_size))
+    return fmt::format("page_size {}", problem.page_size);
+  if (problem.rope != RopePairing::none && !(problem.cache_rotated ? scope.rotated : scope.raw))
+    return problem.cache_rotated ? "a cache of rotated keys" : "a cache of keys before RoPE";
+  if (problem.num_splits > 0 && !scope.splits) return "splits";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -181,6 +195,9 @@ std::optional<std::string> not_declared(const Declaration& declaration,
     if (problem.d_o_layout && !serves_layout(declaration, *problem.d_o_layout))
       return fmt::format("layout {} of dO", enum_name(*problem.d_o_layout));
   }
+  if (problem.operation == Operation::decode)
+    if (auto missing = cache_not_declared(declaration.cache, problem)) return missing;
+  if (problem.operation == Operation::forward && !declaration.forward) return "forward";
   for (Feature feature : features_of(problem))
     if (!declaration.has(feature)) return fmt::format("feature {}", name(feature));
   if (!contains(declaration.head_dims, problem.head_dim))

@@ -18,7 +18,8 @@ inline constexpr std::array<std::string_view, 0> kNamesOf{};
 template <>
 inline constexpr std::array<std::string_view, 4> kNamesOf<DType>{"f64", "f32", "f16", "bf16"};
 template <>
-inline constexpr std::array<std::string_view, 2> kNamesOf<Operation>{"forward", "backward"};
+inline constexpr std::array<std::string_view, 3> kNamesOf<Operation>{"forward", "backward",
+                                                                     "decode"};
 template <>
 inline constexpr std::array<std::string_view, kNumGradients> kNamesOf<Gradient>{
     "q", "k", "v", "bias", "slopes", "sink"};
@@ -61,6 +62,11 @@ inline constexpr std::array<std::string_view, 4> kNamesOf<SlopesKind>{"standard"
 template <>
 inline constexpr std::array<std::string_view, 7> kNamesOf<Layout>{
     "bhld", "blhd", "bhdl", "strided", "kv_packed", "broadcast", "far"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<CacheKind>{"contiguous", "ring", "paged"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<PageOrder>{"in_order", "shuffled",
+                                                                     "shared"};
 
 static_assert(kNamesOf<Family>.size() == static_cast<std::size_t>(Family::list) + 1);
 static_assert(kNamesOf<BiasKind>.size() == static_cast<std::size_t>(BiasKind::list) + 1);

@@ -107,6 +107,10 @@ typedef struct attest_context {
 #define ATTEST_ROPE_NONE 0
 #define ATTEST_ROPE_INTERLEAVED 1 /* pairs of channels (2t, 2t+1) */
 #define ATTEST_ROPE_HALF 2        /* pairs of channels (t, t + rope_dim/2) */
+/* attest_attention.cache: where position p of sequence b lies */
+#define ATTEST_CACHE_CONTIGUOUS 0 /* row p of entry b */
+#define ATTEST_CACHE_RING 1       /* row p mod C of entry b */
+#define ATTEST_CACHE_PAGED 2      /* row p mod page_size of page block_table[b][p / page_size] */
 
 /* One attention call, forward where nothing else is said. With q, k, v, o, scale and both windows
  * (-1) set and all else 0 it is plain attention. Shapes are logical; the memory order is whatever
@@ -182,6 +186,24 @@ typedef struct attest_attention {
   DLTensor* d_bias;
   DLTensor* d_alibi_slopes; /* f32 (f64 for f64), like d_sink */
   DLTensor* d_sink;
+
+  /* decode: q, k and v hold new rows alone, [B, Hq, Lq, D], [B, Hkv, Lq, D], [B, Hkv, Lq, Dv]; of
+   * sequence b the first n = seqlens_q[b] (NULL: Lq). Its earlier keys and values, at positions
+   * 0 .. cache_len[b] - 1, lie in the caches. The call writes the new ones behind them, at
+   * positions cache_len[b] .. cache_len[b] + n - 1, changes no other byte of a cache, and attends
+   * from query row i, which stands at position cache_len[b] + i, to all of them as a forward call
+   * does. The axis Lk of bias, mask and blocks counts positions. A call whose new rows do not fit
+   * (position
+   * >= C; of a ring, C < window_left + n where cache_len[b] + n > C; of a block table, position >=
+   * T * page_size) is refused and changes no cache. Rows that hold no position, unused pages and
+   * entries of the block table for them are junk. */
+  DLTensor* k_cache;           /* [B, Hkv, C, D], paged [pages, Hkv, page_size, D]; storage type */
+  DLTensor* v_cache;           /* the same with Dv */
+  const DLTensor* cache_len;   /* [B] int32 */
+  const DLTensor* block_table; /* [B, T] int32, pages that sequences may share; paged only */
+  int64_t num_splits;          /* parts to split the keys of a row into; 0: the kernel chooses */
+  int32_t cache;
+  int32_t cache_rotated; /* 1: keys lie in the cache as RoPE turned them, 0: as given */
 } attest_attention;
 
 /* For components other than attention: named tensors and scalars. */

@@ -60,14 +60,23 @@ struct Context {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual void forward(const attest_attention& problem, const Context& context) = 0;
+  virtual void forward(const attest_attention& problem, const Context& context) {
+    (void)problem, (void)context;
+    throw Unsupported("forward is not served");
+  }
   /// The gradients that the problem asks for, from d_o, d_lse and what forward() wrote.
   virtual void backward(const attest_attention& problem, const Context& context) {
     (void)problem, (void)context;
     throw Unsupported("backward is not served");
   }
+  /// New rows of every sequence behind those of its cache: writes their keys and values into the
+  /// cache, and attends to all.
+  virtual void decode(const attest_attention& problem, const Context& context) {
+    (void)problem, (void)context;
+    throw Unsupported("decode is not served");
+  }
   /// Override to prepare, or to ask for workspace. Data pointers are not final yet. `operation` is
-  /// "forward" or "backward".
+  /// "forward", "backward" or "decode".
   virtual std::unique_ptr<Plan> plan(const std::string& operation, const attest_attention& problem,
                                      const Context& context) {
     (void)operation, (void)problem, (void)context;
@@ -226,6 +235,8 @@ inline attest_attention read_problem(const attest_attention* given) {
   known(p.alibi, ATTEST_ALIBI_KEY_ANCHORED, "alibi");
   known(p.alibi_inside_softcap, 1, "alibi_inside_softcap");
   known(p.rope, ATTEST_ROPE_HALF, "rope");
+  known(p.cache, ATTEST_CACHE_PAGED, "cache");
+  known(p.cache_rotated, 1, "cache_rotated");
   if (!p.q || !p.k || !p.v || !p.o) throw Invalid("q, k, v and o must all be given");
   return p;
 }
@@ -308,6 +319,18 @@ inline attest_status backward(void* state, void* plan, const attest_attention* p
   });
 }
 
+inline attest_status decode(void* state, void* plan, const attest_attention* problem,
+                            attest_context* context) {
+  return guarded(context, [&] {
+    const attest_attention p = read_problem(problem);
+    if (!p.k_cache || !p.v_cache || !p.cache_len)
+      throw Invalid("k_cache, v_cache and cache_len must all be given");
+    if ((p.cache == ATTEST_CACHE_PAGED) != (p.block_table != nullptr))
+      throw Invalid("block_table goes with cache=paged");
+    static_cast<Kernel*>(state)->decode(p, read_context(context, plan));
+  });
+}
+
 template <class T>
 attest_plugin table(const char* name, const char* version, const char* declaration,
                     std::int32_t device_type = kDLCPU, std::int32_t alignment = 0) {
@@ -326,6 +349,7 @@ attest_plugin table(const char* name, const char* version, const char* declarati
   plugin.drop = &drop;
   plugin.forward = &detail::forward;
   plugin.backward = &detail::backward;
+  plugin.decode = &detail::decode;
   return plugin;
 }
 

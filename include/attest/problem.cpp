@@ -116,7 +116,40 @@ AttentionProblem forward_of(AttentionProblem problem) {
   problem.d_o_layout.reset();
   problem.literal.d_o.clear();
   problem.literal.d_lse.clear();
+  problem.cache = defaults.cache;
+  problem.cache_rows = defaults.cache_rows;
+  problem.page_size = defaults.page_size;
+  problem.pages = defaults.pages;
+  problem.cache_rotated = defaults.cache_rotated;
+  problem.num_splits = defaults.num_splits;
   return problem;
+}
+
+std::int64_t cache_capacity(const AttentionProblem& problem) {
+  return problem.cache_rows > 0 ? problem.cache_rows : problem.kv_len;
+}
+
+std::int64_t pages_per_sequence(const AttentionProblem& problem) {
+  return problem.page_size > 0 ? ceil_divide(cache_capacity(problem), problem.page_size) : 0;
+}
+
+std::int64_t new_rows(const AttentionProblem& problem, std::int64_t b) {
+  return problem.seqlens_q.empty() ? problem.q_len : problem.seqlens_q[static_cast<std::size_t>(b)];
+}
+
+std::int64_t cached_rows(const AttentionProblem& problem, std::int64_t b) {
+  const std::int64_t all =
+      problem.seqlens_k.empty() ? problem.kv_len : problem.seqlens_k[static_cast<std::size_t>(b)];
+  return all - new_rows(problem, b);
+}
+
+std::int64_t shared_pages(const AttentionProblem& problem) {
+  if (problem.pages != PageOrder::shared || problem.page_size < 1 || problem.batch < 1) return 0;
+  std::int64_t least = cached_rows(problem, 0);
+  const bool same = problem.seqlens_q.empty() && problem.seqlens_k.empty();
+  for (std::int64_t b = 1; !same && b < problem.batch; ++b)
+    least = std::min(least, cached_rows(problem, b));
+  return least / problem.page_size;
 }
 
 std::int64_t tensor_bytes(const AttentionProblem& problem) {
@@ -151,6 +184,15 @@ std::int64_t tensor_bytes(const AttentionProblem& problem) {
     add(product_of({2, rope_rows(p), effective_rope_dim(p) / 2}), statistic);
   // Gradients are as large as their inputs, and o and dO beside them as large as q.
   if (p.operation == Operation::backward) bytes = saturating_multiply(2, bytes);
+  if (p.operation == Operation::decode) {
+    const std::int64_t rows =
+        p.page_size > 0 ? product_of({pages_per_sequence(p), p.page_size}) : cache_capacity(p);
+    // A pool of pages has up to as many unused ones as used ones.
+    add(product_of({p.page_size > 0 ? 2 : 1, p.batch + 1, p.num_kv_heads, rows,
+                    saturating_add(p.head_dim, p.v_head_dim)}),
+        element);
+    add(product_of({p.batch, saturating_add(pages_per_sequence(p), 1)}), 4);
+  }
   for (const auto* values : {&p.seqlens_q, &p.seqlens_k, &p.left_pad_q, &p.left_pad_k,
                              &p.cu_seqlens_q, &p.cu_seqlens_k, &p.q_offset, &p.prefix_len})
     add(static_cast<std::int64_t>(values->size()), 4);

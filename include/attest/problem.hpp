@@ -18,7 +18,7 @@
 
 namespace attest {
 
-enum class Operation : std::uint8_t { forward, backward };
+enum class Operation : std::uint8_t { forward, backward, decode };
 /// The inputs that have a gradient.
 enum class Gradient : std::uint8_t { q, k, v, bias, slopes, sink };
 inline constexpr std::size_t kNumGradients = 6;
@@ -117,6 +117,20 @@ enum class Layout : std::uint8_t {
               ///< between them is address space alone
 };
 
+/// Where a decode call finds the keys and values of earlier calls, and puts the new ones.
+enum class CacheKind : std::uint8_t {
+  contiguous,  ///< position p of a sequence in its row p
+  ring,        ///< in row p mod cache_rows: the oldest rows are overwritten
+  paged,       ///< in row p mod page_size of the page that block_table[b][p / page_size] names
+};
+
+/// Which pages the sequences of a paged cache have.
+enum class PageOrder : std::uint8_t {
+  in_order,  ///< one after the other
+  shuffled,  ///< in any order, with unused pages between them
+  shared,    ///< shuffled; the pages that all sequences have filled before the call are the same
+};
+
 /// Values given in the case line, in logical row-major order. Empty = generated.
 struct Literal {
   std::vector<double> q, k, v, bias, sink, slopes;
@@ -184,6 +198,16 @@ struct AttentionProblem {
   std::optional<Layout> d_o_layout;  ///< of dO alone; nullopt: as `layout`. broadcast: one number,
                                      ///< every stride 0, as the gradient of a sum is given
 
+  // Of Operation::decode alone. The problem is that of the whole sequences: of the keys and values
+  // of sequence b the last seqlens_q[b] rows (all of q_len) come with the call, those before them
+  // lie in the cache.
+  CacheKind cache = CacheKind::contiguous;
+  std::int64_t cache_rows = 0;  ///< per sequence; 0: as many as kv_len
+  std::int64_t page_size = 0;   ///< rows of a page; 0: not paged
+  PageOrder pages = PageOrder::in_order;
+  bool cache_rotated = false;   ///< keys lie in the cache rotated to their positions
+  std::int64_t num_splits = 0;  ///< parts that the keys are worked on in; 0: as the kernel likes
+
   Layout layout = Layout::bhld;
   Family data = Family::gaussian;
   std::optional<Family> v_data;  ///< for v alone; nullopt: as `data`
@@ -208,8 +232,17 @@ std::optional<std::string> problem_error(const AttentionProblem& problem);
 
 /// Whether the problem is a backward call that asks for this gradient: its input is there.
 bool wants_gradient(const AttentionProblem& problem, Gradient gradient);
-/// The forward call before a backward one.
+/// The forward call before a backward one, or over the whole sequences of a decode call.
 AttentionProblem forward_of(AttentionProblem problem);
+
+/// Of a decode call: rows of the cache that each sequence has, pages that a sequence may have, and
+/// the rows of sequence b before the call and those that come with it.
+std::int64_t cache_capacity(const AttentionProblem& problem);
+std::int64_t pages_per_sequence(const AttentionProblem& problem);
+std::int64_t cached_rows(const AttentionProblem& problem, std::int64_t b);
+std::int64_t new_rows(const AttentionProblem& problem, std::int64_t b);
+/// Pages that every sequence has in common: those that all have filled before the call.
+std::int64_t shared_pages(const AttentionProblem& problem);
 
 /// Bytes of all tensors of the call together, saturating at 2^63-1.
 std::int64_t tensor_bytes(const AttentionProblem& problem);

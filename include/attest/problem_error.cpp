@@ -41,7 +41,8 @@ MaybeError unknown_values(const AttentionProblem& p) {
         check(in_list(p.empty_lse), "empty_lse"), check(in_list(p.layout), "layout"),
         check(in_list(p.data), "data"), check(!p.v_data || in_list(*p.v_data), "v_data"),
         check(in_list(p.operation), "the operation"), check(in_list(p.d_o_data), "d_o_data"),
-        check(!p.d_o_layout || in_list(*p.d_o_layout), "d_o_layout")})
+        check(!p.d_o_layout || in_list(*p.d_o_layout), "d_o_layout"),
+        check(in_list(p.cache), "cache"), check(in_list(p.pages), "pages")})
     if (error) return error;
   return std::nullopt;
 }
@@ -360,7 +361,7 @@ MaybeError literals(const AttentionProblem& p) {
 
 MaybeError backward(const AttentionProblem& p) {
   const Literal& given = p.literal;
-  if (p.operation == Operation::forward) {
+  if (p.operation != Operation::backward) {
     const AttentionProblem plain = forward_of(p);
     if (p.no_gradient != plain.no_gradient) return "no_gradient needs attention.backward";
     if (p.d_lse) return "d_lse needs attention.backward";
@@ -382,6 +383,75 @@ MaybeError backward(const AttentionProblem& p) {
                  p.dtype == DType::f64 ? DType::f64 : DType::f32, Values::any);
 }
 
+/// One for all where no length is given per sequence: a batch of 2^50 must not take time here.
+std::int64_t sequences_that_differ(const AttentionProblem& p) {
+  return p.seqlens_q.empty() && p.seqlens_k.empty() ? 1 : p.batch;
+}
+
+/// A ring holds what the new rows see if no row that they overwrite is one of it.
+MaybeError ring(const AttentionProblem& p) {
+  for (std::int64_t b = 0; b < sequences_that_differ(p); ++b) {
+    const std::int64_t rows = new_rows(p, b);
+    if (cached_rows(p, b) + rows <= cache_capacity(p)) continue;
+    if (p.window_left < 0 || p.global_tokens > 0)
+      return "cache=ring with more keys than cache_rows needs a left window and no global_tokens";
+    if (cache_capacity(p) - rows < p.window_left)
+      return fmt::format(
+          "cache_rows={} is below window + new rows = {} + {}: keys that are seen would be "
+          "overwritten",
+          cache_capacity(p), p.window_left, rows);
+  }
+  return std::nullopt;
+}
+
+MaybeError paged(const AttentionProblem& p) {
+  if (p.cache != CacheKind::paged) {
+    if (p.page_size != 0) return "page_size needs cache=paged";
+    if (p.pages != PageOrder::in_order) return "pages needs cache=paged";
+    return std::nullopt;
+  }
+  if (p.page_size < 1 || p.page_size > kInt32Max)
+    return fmt::format("page_size is {}; cache=paged needs 1..{}", p.page_size, kInt32Max);
+  if (saturating_multiply(p.batch + 1, pages_per_sequence(p)) > kInt32Max / 2)
+    return "more pages than block_table can number";
+  return std::nullopt;
+}
+
+MaybeError decode(const AttentionProblem& p) {
+  if (p.operation != Operation::decode) {
+    const AttentionProblem plain;
+    if (p.cache != plain.cache || p.cache_rows != 0 || p.page_size != 0 || p.pages != plain.pages ||
+        p.cache_rotated || p.num_splits != 0)
+      return "cache, cache_rows, page_size, pages, cache_rotated and splits need attention.decode";
+    return std::nullopt;
+  }
+  if (p.align != Align::bottom_right)
+    return "attention.decode has align=bottom_right: the new rows stand behind the cached ones";
+  if (!p.cu_seqlens_q.empty()) return "attention.decode takes no cu_seqlens_q";
+  if (!p.left_pad_q.empty() || !p.left_pad_k.empty())
+    return "attention.decode takes no left_pad_q or left_pad_k";
+  if (p.dropout_p > 0) return "attention.decode takes no dropout";
+  if (p.layout == Layout::kv_packed || p.layout == Layout::broadcast || p.layout == Layout::far)
+    return fmt::format("attention.decode takes no layout={}", enum_name(p.layout));
+  for (std::int64_t b = 0; b < sequences_that_differ(p); ++b)
+    if (cached_rows(p, b) < 0)
+      return fmt::format(
+          "sequence {} has more new rows than rows: lq or seqlens_q above lk or "
+          "seqlens_k",
+          b);
+  if (p.cache_rows < 0 || p.cache_rows > kInt32Max || p.kv_len > kInt32Max)
+    return fmt::format("cache_rows and lk must lie in 0..{}", kInt32Max);
+  if (p.cache != CacheKind::ring && cache_capacity(p) < p.kv_len)
+    return fmt::format("cache_rows={} is below lk={}", p.cache_rows, p.kv_len);
+  if (auto error = paged(p)) return error;
+  if (p.cache == CacheKind::ring)
+    if (auto error = ring(p)) return error;
+  if (p.cache_rotated && p.rope == RopePairing::none) return "cache_rotated needs rope";
+  if (p.num_splits < 0 || p.num_splits > kInt32Max)
+    return fmt::format("splits is {}; it must lie in 0..{}", p.num_splits, kInt32Max);
+  return std::nullopt;
+}
+
 MaybeError data(const AttentionProblem& p) {
   const bool identity = p.v_data.value_or(p.data) == Family::identity_v;
   if (identity && p.v_head_dim < p.kv_len)
@@ -395,7 +465,7 @@ MaybeError data(const AttentionProblem& p) {
 std::optional<std::string> problem_error(const AttentionProblem& problem) {
   // Later checks rely on earlier ones: dims before sizes before anything that multiplies.
   for (auto* check : {unknown_values, dims, scalars, packing, lengths, positions, alibi, rope, axes,
-                      sizes, t5, literals, backward, data})
+                      decode, sizes, t5, literals, backward, data})
     if (auto error = check(problem)) return error;
   return std::nullopt;
 }
