@@ -161,6 +161,17 @@ Dense<std::uint8_t> make_keep(const AttentionProblem& problem) {
   return tensor;
 }
 
+/// Rows on pages that all sequences share are those of the first.
+void share_pages(const AttentionProblem& problem, AttentionInputs& inputs) {
+  const std::int64_t rows = shared_pages(problem) * problem.page_size;
+  for (Dense<double>* tensor : {&inputs.k, &inputs.v})
+    for (std::int64_t b = 1; b < problem.batch; ++b)
+      for (std::int64_t g = 0; g < problem.num_kv_heads; ++g)
+        for (std::int64_t j = 0; j < rows; ++j)
+          for (std::int64_t c = 0; c < tensor->shape[3]; ++c)
+            tensor->at(b, g, j, c) = tensor->at(0, g, j, c);
+}
+
 Dense<double> make_d_lse(const AttentionProblem& problem) {
   auto tensor =
       filled<double>({problem.batch, problem.num_heads, problem.q_len, 1}, [&](auto... at) {
@@ -204,6 +215,7 @@ AttentionInputs make_inputs(const AttentionProblem& problem) {
   take_literal(inputs.q, problem.literal.q);
   take_literal(inputs.k, problem.literal.k);
   take_literal(inputs.v, problem.literal.v);
+  share_pages(problem, inputs);
   if (problem.bias != BiasKind::none) inputs.bias = make_bias(problem);
   if (problem.alibi != AlibiKind::none) inputs.slopes = make_slopes(problem);
   if (problem.sink != SinkKind::none) inputs.sink = make_sink(problem);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "attest/plugin.h"
+#include "harness/cache.hpp"
 #include "harness/poison.hpp"
 #include "reference/definition.hpp"
 
@@ -88,6 +89,11 @@ void write_lists(const AttentionProblem& p, const Declaration& declaration, cons
                           std::span<const std::int64_t>(values), {},
                           [](std::int64_t x) { return static_cast<std::int32_t>(x); });
   };
+  if (p.operation == Operation::decode) {
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t b = 0; b < p.batch; ++b) lengths.push_back(cached_rows(p, b));
+    put(Slot::cache_len, lengths);
+  }
   put(Slot::seqlens_q, told_lengths(p.seqlens_q, p.left_pad_q, declaration.lengths));
   put(Slot::seqlens_k, told_lengths(p.seqlens_k, p.left_pad_k, declaration.lengths));
   put(Slot::left_pad_q, p.left_pad_q);
@@ -96,6 +102,31 @@ void write_lists(const AttentionProblem& p, const Declaration& declaration, cons
   put(Slot::cu_seqlens_k, p.cu_seqlens_k);
   put(Slot::q_offset, p.q_offset);
   put(Slot::prefix_len, p.prefix_len);
+}
+
+/// What the caches hold before the call, and where the pages are. The rest stays poison, entries of
+/// the block table for pages without a row too.
+void write_caches(const AttentionProblem& p, const AttentionInputs& inputs, const CallForm& form,
+                  const PlacedCall& call, std::byte* base) {
+  const CachePlan plan = plan_cache(p);
+  ReadableCells held(plan.entries, plan.rows, 1);
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const Positions positions = held_positions(p, b);
+    for (std::int64_t at = positions.first; at < positions.end; ++at) {
+      const CachePlace place = place_of(p, plan, b, at);
+      held.allow(place.entry, place.row, 0);
+    }
+  }
+  const auto put = [&](Slot slot, const Dense<double>& whole) {
+    if (at(form, slot).count() != 0)
+      scatter_real(at(form, slot), data_of(call, slot, base), cached_rows_of(p, plan, whole).values,
+                   held);
+  };
+  put(Slot::k_cache, inputs.k);
+  put(Slot::v_cache, inputs.v);
+  auto* table = reinterpret_cast<std::int32_t*>(data_of(call, Slot::block_table, base));
+  for (std::size_t n = 0; n < plan.table.size(); ++n)
+    if (plan.table[n] != CachePlan::kNoPage) table[n] = static_cast<std::int32_t>(plan.table[n]);
 }
 
 /// The tables of one rotation, kept for the next call: a problem is called several times, and an
@@ -126,6 +157,7 @@ const RopeTables& rope_tables(const AttentionProblem& p) {
 }  // namespace
 
 AttentionProblem as_told(const AttentionProblem& problem, const Declaration& declaration) {
+  if (problem.operation == Operation::decode) return problem;
   const std::vector<Feature> used = features_of(problem);
   const bool matters = std::any_of(used.begin(), used.end(), [](Feature feature) {
     return feature == Feature::align_bottom_right || feature == Feature::align_top_left ||
@@ -168,7 +200,10 @@ PlacedScalars encode_scalars(const AttentionProblem& p, const Declaration& decla
     scalars.rope_position = rope_positions(p).first;
   }
   scalars.num_threads = num_threads;
-  scalars.backward = p.operation == Operation::backward;
+  scalars.operation = static_cast<std::int32_t>(p.operation);
+  scalars.num_splits = p.num_splits;
+  scalars.cache = static_cast<std::int32_t>(p.cache);
+  scalars.cache_rotated = p.cache_rotated;
   return scalars;
 }
 static_assert(static_cast<int>(Base::prefix) == ATTEST_BASE_PREFIX);
@@ -176,6 +211,8 @@ static_assert(static_cast<int>(Align::bottom_right) == ATTEST_ALIGN_BOTTOM_RIGHT
 static_assert(static_cast<int>(Align::q_offset) == ATTEST_ALIGN_Q_OFFSET);
 static_assert(static_cast<int>(AlibiKind::key_anchored) == ATTEST_ALIBI_KEY_ANCHORED);
 static_assert(static_cast<int>(RopePairing::half) == ATTEST_ROPE_HALF);
+static_assert(static_cast<int>(CacheKind::ring) == ATTEST_CACHE_RING);
+static_assert(static_cast<int>(CacheKind::paged) == ATTEST_CACHE_PAGED);
 
 ReadableCells::ReadableCells(std::int64_t batch, std::int64_t rows, std::int64_t columns)
     : rows_(rows), columns_(columns), cells_(static_cast<std::size_t>(batch * rows * columns)) {}
@@ -183,8 +220,10 @@ ReadableCells::ReadableCells(std::int64_t batch, std::int64_t rows, std::int64_t
 ReadableCells readable_cells(const AttentionProblem& p, Slot slot, const TensorForm& form) {
   if (!has_ranges(p) || form.count() == 0) return {};
   const bool is_map = slot == Slot::bias || slot == Slot::mask || slot == Slot::keep;
+  // The k and v of a decode call have a row for each row of q.
+  const bool new_rows = p.operation == Operation::decode && (slot == Slot::k || slot == Slot::v);
   const bool is_query = slot == Slot::q || slot == Slot::o || slot == Slot::lse ||
-                        slot == Slot::d_o || slot == Slot::d_lse;
+                        slot == Slot::d_o || slot == Slot::d_lse || new_rows;
   if (!is_map && !is_query && slot != Slot::k && slot != Slot::v) return {};
   ReadableCells cells(form.shape[0], form.shape[2], is_map ? form.shape[3] : 1);
   for (std::int64_t b = 0; b < p.batch; ++b) {
@@ -207,7 +246,8 @@ ReadableCells readable_cells(const AttentionProblem& p, Slot slot, const TensorF
   return cells;
 }
 
-std::optional<std::string> shape_mismatch(const CallForm& form, const AttentionInputs& inputs) {
+std::optional<std::string> shape_mismatch(const AttentionProblem& problem, const CallForm& form,
+                                          const AttentionInputs& inputs) {
   const auto differs = [&form](Slot slot, bool present, std::size_t size) {
     const TensorForm& tensor = at(form, slot);
     return present != tensor.present ||
@@ -219,8 +259,17 @@ std::optional<std::string> shape_mismatch(const CallForm& form, const AttentionI
                        name(slot));
   };
   if (auto why = check(Slot::q, inputs.q)) return why;
-  if (auto why = check(Slot::k, inputs.k)) return why;
-  if (auto why = check(Slot::v, inputs.v)) return why;
+  if (problem.operation == Operation::decode) {
+    const auto whole = [&problem](const Dense<double>& rows, std::int64_t channels) {
+      return rows.present && std::ssize(rows.values) ==
+                                 problem.batch * problem.num_kv_heads * problem.kv_len * channels;
+    };
+    if (!whole(inputs.k, problem.head_dim) || !whole(inputs.v, problem.v_head_dim))
+      return "the values of k or v are not those of whole sequences";
+  } else {
+    if (auto why = check(Slot::k, inputs.k)) return why;
+    if (auto why = check(Slot::v, inputs.v)) return why;
+  }
   if (auto why = check(Slot::bias, inputs.bias)) return why;
   if (auto why = check(Slot::mask, inputs.mask)) return why;
   if (auto why = check(Slot::blocks, inputs.blocks)) return why;
@@ -253,8 +302,14 @@ void write_values(const AttentionProblem& problem, const AttentionInputs& inputs
                     readable_cells(problem, slot, tensor), inverted);
   };
   put_real(Slot::q, inputs.q);
-  put_real(Slot::k, inputs.k);
-  put_real(Slot::v, inputs.v);
+  if (problem.operation == Operation::decode) {
+    put_real(Slot::k, new_rows_of(problem, inputs.k));
+    put_real(Slot::v, new_rows_of(problem, inputs.v));
+    write_caches(problem, inputs, form, call, base);
+  } else {
+    put_real(Slot::k, inputs.k);
+    put_real(Slot::v, inputs.v);
+  }
   put_real(Slot::bias, inputs.bias);
   put_real(Slot::alibi_slopes, inputs.slopes);
   put_real(Slot::sink, inputs.sink);

@@ -49,7 +49,8 @@ class ReadableCells {
 ReadableCells readable_cells(const AttentionProblem& problem, Slot slot, const TensorForm& form);
 
 /// Why the values do not have the shapes of the problem; nullopt where they do.
-std::optional<std::string> shape_mismatch(const CallForm& form, const AttentionInputs& inputs);
+std::optional<std::string> shape_mismatch(const AttentionProblem& problem, const CallForm& form,
+                                          const AttentionInputs& inputs);
 
 /// Fills every region with poison and puts the values that may be read into it.
 void write_values(const AttentionProblem& problem, const AttentionInputs& inputs,

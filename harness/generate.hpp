@@ -28,6 +28,10 @@ AttentionProblem make_legal(AttentionProblem problem, const Declaration& declara
 /// lse has one, and the values of dO follow from the problem's seed.
 AttentionProblem to_backward(AttentionProblem problem, const Declaration& declaration);
 
+/// A decode call of the same kind, where the kernel has one: new rows, lengths, cache, pages and
+/// splits follow from the problem's seed.
+AttentionProblem to_decode(AttentionProblem problem, const Declaration& declaration);
+
 /// (query, key, channel) triples over all heads: what a call costs.
 std::int64_t triples(const AttentionProblem& problem);
 

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "attest/case_line.hpp"
+#include "attest/names.hpp"
 
 namespace attest {
 
@@ -154,9 +155,8 @@ bool parse_case(const WorkList& work, std::string_view text, std::string_view de
 }  // namespace
 
 std::string print_unit(const WorkList& work, const WorkUnit& unit, const UnitResult& result) {
-  const std::string stream = unit.stream == WorkUnit::kShared ? "shared"
-                             : unit.stream == WorkUnit::kSharedBackward
-                                 ? "backward"
+  const std::string stream = unit.is_shared()
+                                 ? std::string(enum_name(unit.operation()))
                                  : work.requirements[static_cast<std::size_t>(unit.stream)]->id;
   std::string line = fmt::format("unit\t{} {}\t{}", stream, unit.index, print_audit(result.audit));
   for (const CaseOutcome& outcome : result.cases)
@@ -175,9 +175,9 @@ std::optional<std::pair<WorkUnit, UnitResult>> parse_unit(const WorkList& work,
   WorkUnit unit;
   const std::vector<std::string_view> address = split(fields[1], ' ');
   if (address.size() != 2 || !read(address[1], unit.index)) return std::nullopt;
-  if (address[0] == "backward") {
-    unit.stream = WorkUnit::kSharedBackward;
-  } else if (address[0] != "shared") {
+  if (const auto operation = parse_enum<Operation>(address[0])) {
+    unit.stream = WorkUnit::shared_stream(*operation);
+  } else {
     unit.stream = place_of(work, address[0]);
     if (unit.stream < 0) return std::nullopt;
   }

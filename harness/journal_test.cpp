@@ -39,7 +39,8 @@ UnitResult result_with_everything() {
 TEST(JournalLine, ReadsBackWhatItPrints) {
   const WorkList work = work_list();
   const UnitResult written = result_with_everything();
-  for (const WorkUnit& unit : {WorkUnit{WorkUnit::kShared, 17}, WorkUnit{2, 0}}) {
+  for (const WorkUnit& unit :
+       {WorkUnit{WorkUnit::shared_stream(Operation::forward), 17}, WorkUnit{2, 0}}) {
     const std::string line = print_unit(work, unit, written);
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_EQ(line.find('\0'), std::string::npos);
@@ -140,7 +141,8 @@ TEST(Journal, RefusesUnitsThatTheRunDoesNotHave) {
   {
     auto journal = Journal::open(path, false, {{"a", "b"}}, work, results);
     ASSERT_TRUE(journal);
-    (*journal)->append(work, {WorkUnit::kShared, 999}, result_with_everything());
+    (*journal)->append(work, {WorkUnit::shared_stream(Operation::forward), 999},
+                       result_with_everything());
     (*journal)->append(work, work.units[0], result_with_everything());
   }
   const auto resumed = Journal::open(path, true, {{"a", "b"}}, work, results);

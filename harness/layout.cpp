@@ -5,6 +5,7 @@
 
 #include "attest/sequences.hpp"
 #include "attest/tensor.hpp"
+#include "harness/cache.hpp"
 
 namespace attest {
 
@@ -129,8 +130,9 @@ Extents axes_shape(const Axes& axes, std::int64_t b, std::int64_t h, std::int64_
 
 void form_k_and_v(const AttentionProblem& p, int alignment, CallForm& form) {
   const Element element = element_of(p.dtype);
-  const Extents k_shape{p.batch, p.num_kv_heads, p.kv_len, p.head_dim};
-  const Extents v_shape{p.batch, p.num_kv_heads, p.kv_len, p.v_head_dim};
+  const std::int64_t rows = p.operation == Operation::decode ? p.q_len : p.kv_len;
+  const Extents k_shape{p.batch, p.num_kv_heads, rows, p.head_dim};
+  const Extents v_shape{p.batch, p.num_kv_heads, rows, p.v_head_dim};
   TensorForm& k = form[static_cast<std::size_t>(Slot::k)];
   TensorForm& v = form[static_cast<std::size_t>(Slot::v)];
   k = make(Slot::k, element, 4, k_shape, strides_of(k_shape, p.layout));
@@ -156,7 +158,7 @@ void form_lists(const AttentionProblem& p, CallForm& form) {
     if (!values.empty()) put(slot, values);
   };
   add(Slot::seqlens_q, p.seqlens_q);
-  add(Slot::seqlens_k, p.seqlens_k);
+  if (p.operation != Operation::decode) add(Slot::seqlens_k, p.seqlens_k);
   add(Slot::left_pad_q, p.left_pad_q);
   add(Slot::left_pad_k, p.left_pad_k);
   add(Slot::cu_seqlens_q, p.cu_seqlens_q);
@@ -197,6 +199,26 @@ void form_gradients(const AttentionProblem& p, CallForm& form) {
   like(Gradient::bias, Slot::d_bias, Slot::bias);
   like(Gradient::slopes, Slot::d_alibi_slopes, Slot::alibi_slopes);
   like(Gradient::sink, Slot::d_sink, Slot::sink);
+}
+
+/// The caches of a decode call, with strides of the problem's layout over their own axes.
+void form_caches(const AttentionProblem& p, CallForm& form) {
+  const CachePlan plan = plan_cache(p);
+  const Element element = element_of(p.dtype);
+  const auto put = [&](Slot slot, std::int64_t channels, const Extents& gaps) {
+    const Extents shape{plan.entries, p.num_kv_heads, plan.rows, channels};
+    form[static_cast<std::size_t>(slot)] =
+        make(slot, element, 4, shape, strides_of(shape, p.layout, gaps));
+  };
+  // As k and v lie in a forward call, but not as they lie in this one.
+  put(Slot::k_cache, p.head_dim, kGapsOfV);
+  put(Slot::v_cache, p.v_head_dim, kGapsOfO);
+  form[static_cast<std::size_t>(Slot::cache_len)] =
+      make_vector(Slot::cache_len, Element::i32, static_cast<std::size_t>(p.batch));
+  if (p.cache == CacheKind::paged)
+    form[static_cast<std::size_t>(Slot::block_table)] =
+        make(Slot::block_table, Element::i32, 2, {p.batch, plan.pages_per_sequence, 1, 1},
+             {plan.pages_per_sequence, 1, 0, 0});
 }
 
 /// Of what lies in each slot.
@@ -286,6 +308,7 @@ CallForm call_form(const AttentionProblem& p, int alignment) {
     at(Slot::sink) = make_vector(Slot::sink, wide, static_cast<std::size_t>(p.num_heads));
   form_lists(p, form);
   if (p.operation == Operation::backward) form_gradients(p, form);
+  if (p.operation == Operation::decode) form_caches(p, form);
   if (p.rope != RopePairing::none) {
     const Extents shape{rope_positions(p).count, effective_rope_dim(p) / 2, 1, 1};
     for (Slot slot : {Slot::rope_cos, Slot::rope_sin})

@@ -43,6 +43,8 @@ void mend_names(AttentionProblem& p) {
   if (p.v_data) mend_enum(*p.v_data);
   mend_enum(p.operation);
   mend_enum(p.d_o_data);
+  mend_enum(p.cache);
+  mend_enum(p.pages);
 }
 
 void mend_scalars(AttentionProblem& p) {
@@ -276,8 +278,81 @@ void mend_other_literals(AttentionProblem& p) {
   make_boolean(given.keep);
 }
 
+void without_gradients(AttentionProblem& p) {
+  const AttentionProblem plain;
+  p.no_gradient = plain.no_gradient;
+  p.d_lse = false;
+  p.d_o_data = plain.d_o_data;
+  p.d_o_layout.reset();
+  p.literal.d_o.clear();
+  p.literal.d_lse.clear();
+}
+
+void without_cache(AttentionProblem& p) {
+  const AttentionProblem plain;
+  p.cache = plain.cache;
+  p.cache_rows = plain.cache_rows;
+  p.page_size = plain.page_size;
+  p.pages = plain.pages;
+  p.cache_rotated = plain.cache_rotated;
+  p.num_splits = plain.num_splits;
+}
+
+/// Positions that decoding does not have, and new rows that are rows of their sequences.
+void mend_sequences_of_decode(AttentionProblem& p) {
+  if (p.operation != Operation::decode) return;
+  p.align = Align::bottom_right;
+  p.q_offset.clear();
+  p.cu_seqlens_q.clear();
+  p.cu_seqlens_k.clear();
+  p.left_pad_q.clear();
+  p.left_pad_k.clear();
+  p.dropout_p = 0;
+  p.literal.keep.clear();
+  p.kv_len = std::min(p.kv_len, kInt32Max);
+  p.q_len = std::min(p.q_len, p.kv_len);
+  if (p.seqlens_q.empty() && !p.seqlens_k.empty() && p.batch <= kMostSequences)
+    p.seqlens_q.assign(static_cast<std::size_t>(p.batch), p.q_len);
+  if (p.seqlens_k.empty() && p.seqlens_q.empty()) return;
+  for (std::size_t b = 0; b < p.seqlens_q.size() && b < p.seqlens_k.size(); ++b)
+    p.seqlens_q[b] = std::clamp<std::int64_t>(
+        p.seqlens_q[b], 0, std::min(p.q_len, std::max<std::int64_t>(p.seqlens_k[b], 0)));
+  if (std::all_of(p.seqlens_q.begin(), p.seqlens_q.end(),
+                  [&](std::int64_t rows) { return rows == p.q_len; }))
+    p.seqlens_q.clear();
+}
+
+void mend_cache(AttentionProblem& p) {
+  if (p.operation != Operation::decode) return without_cache(p);
+  if (p.layout == Layout::kv_packed || p.layout == Layout::broadcast || p.layout == Layout::far)
+    p.layout = Layout::blhd;
+  if (p.cache_rows < 0 || p.cache_rows > kInt32Max) p.cache_rows = 0;
+  if (p.cache != CacheKind::paged) {
+    p.page_size = 0;
+    p.pages = PageOrder::in_order;
+  } else {
+    p.page_size = std::clamp<std::int64_t>(p.page_size, 1, kInt32Max);
+  }
+  if (p.cache == CacheKind::ring) {
+    // A ring that wraps has a window; one row more than it, at least.
+    const std::int64_t rows = p.cache_rows > 0 ? p.cache_rows : p.kv_len;
+    if (rows < p.kv_len) {
+      p.global_tokens = 0;
+      if (rows < p.q_len || p.q_len == p.kv_len)
+        p.cache_rows = 0;
+      else if (p.window_left < 0 || p.window_left > rows - p.q_len)
+        p.window_left = rows - p.q_len;
+    }
+  } else if (p.cache_rows < p.kv_len) {
+    p.cache_rows = 0;
+  }
+  if (p.rope == RopePairing::none) p.cache_rotated = false;
+  p.num_splits = std::clamp<std::int64_t>(p.num_splits, 0, kInt32Max);
+}
+
 void mend_backward(AttentionProblem& p) {
   if (p.operation == Operation::forward) p = forward_of(std::move(p));
+  if (p.operation == Operation::decode) without_gradients(p);
   if (!p.want_lse) p.d_lse = false;
   if (p.d_o_layout && (!in_list(*p.d_o_layout) || *p.d_o_layout == Layout::kv_packed ||
                        *p.d_o_layout == Layout::far))
@@ -304,9 +379,10 @@ void mend_families(AttentionProblem& p) {
 }  // namespace
 
 AttentionProblem mend(AttentionProblem problem) {
-  for (auto* step : {mend_names, mend_scalars, mend_dims, mend_packing, mend_lengths,
-                     mend_positions, mend_alibi, mend_rope, mend_t5, mend_axes, mend_qkv_literals,
-                     mend_other_literals, mend_backward, mend_families})
+  for (auto* step :
+       {mend_names, mend_scalars, mend_dims, mend_sequences_of_decode, mend_packing, mend_lengths,
+        mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5, mend_axes, mend_qkv_literals,
+        mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   // A T5 bias shared by the batch where positions differ between sequences.
@@ -320,9 +396,9 @@ AttentionProblem mend(AttentionProblem problem) {
     *extent = std::min(*extent, kCutExtent);
   problem.rope = RopePairing::none;
   problem.literal = {};
-  for (auto* step :
-       {mend_dims, mend_packing, mend_lengths, mend_positions, mend_alibi, mend_rope, mend_t5,
-        mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
+  for (auto* step : {mend_dims, mend_sequences_of_decode, mend_packing, mend_lengths,
+                     mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5, mend_axes,
+                     mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   AttentionProblem plain;

@@ -93,7 +93,11 @@ void take_away(AttentionProblem& p, Feature feature, const Declaration& declarat
     case Feature::window_left: p.window_left = -1; break;
     case Feature::window_right: p.window_right = -1; break;
     case Feature::global_tokens: p.global_tokens = 0; break;
-    case Feature::seqlens_q: p.seqlens_q.clear(); break;
+    case Feature::seqlens_q:
+      // New rows that are fewer than q_len for some sequence only.
+      if (p.operation == Operation::decode) p.seqlens_k.clear();
+      p.seqlens_q.clear();
+      break;
     case Feature::seqlens_k: p.seqlens_k.clear(); break;
     case Feature::left_pad_q: p.left_pad_q.clear(); break;
     case Feature::left_pad_k: p.left_pad_k.clear(); break;
@@ -153,6 +157,26 @@ void fit_backward(AttentionProblem& p, const Declaration& declaration) {
   if (p.d_o_layout && !serves_layout(declaration, *p.d_o_layout)) p.d_o_layout.reset();
 }
 
+/// Another declared kind of cache, page size, form of keys.
+void fit_decode(AttentionProblem& p, const Declaration& declaration) {
+  const CacheScope& cache = declaration.cache;
+  if (p.operation == Operation::forward && !declaration.forward) p.operation = Operation::decode;
+  if (p.operation != Operation::decode) return;
+  if (!cache.served()) {
+    p = forward_of(std::move(p));
+    return;
+  }
+  if (!cache.serves(p.cache))
+    for (const CacheKind kind : {CacheKind::paged, CacheKind::ring, CacheKind::contiguous})
+      if (cache.serves(kind)) p.cache = kind;
+  if (p.cache == CacheKind::paged) p.page_size = nearest(cache.page_sizes, p.page_size);
+  if (p.rope != RopePairing::none && !(p.cache_rotated ? cache.rotated : cache.raw))
+    p.cache_rotated = !p.cache_rotated;
+  if (!cache.splits) p.num_splits = 0;
+  if (p.layout != Layout::bhld && !serves_layout(declaration, p.layout))
+    p.layout = simplest_layout(declaration);
+}
+
 AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration) {
   problem.empty_output = declaration.empty_output;
   problem.empty_lse = declaration.empty_lse;
@@ -160,6 +184,7 @@ AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration
   if (problem.layout == Layout::bhld) problem.layout = simplest_layout(declaration);
   fit_dims(problem, declaration);
   fit_backward(problem, declaration);
+  fit_decode(problem, declaration);
   return mend(std::move(problem));
 }
 

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "attest/plugin.h"
+#include "harness/cache.hpp"
 #include "harness/encode.hpp"
 #include "harness/poison.hpp"
 #include "harness/verify.hpp"
@@ -100,6 +101,45 @@ std::uint64_t workspace_pattern(Poison poison) {
   return poison_bits(Element::f32, poison, 0) | poison_bits(Element::f32, poison, 1) << 32;
 }
 
+/// Reads the rows that a decode call had to append, and allows them to be as they are; whatever
+/// else the call changed in a cache stays a change.
+void take_appended(const AttentionProblem& problem, const CallForm& form, const PlacedCall& call,
+                   Slot slot, Poison poison, const Arena& arena, const std::vector<Region>& regions,
+                   Snapshot& snapshot, SeenTensor& seen) {
+  const TensorForm& cache = form[static_cast<std::size_t>(slot)];
+  const PlacedTensor& placed = call.tensors[static_cast<std::size_t>(slot)];
+  const auto size = static_cast<std::uint64_t>(size_of(cache.element));
+  const std::int64_t channels = cache.shape[3];
+  const auto count =
+      static_cast<std::size_t>(problem.batch * problem.num_kv_heads * problem.q_len * channels);
+  seen.values.assign(count, 0);
+  seen.bits.assign(count, 0);
+  seen.junk.assign(count, 0);
+  // One element at a time, as a tensor of its own.
+  TensorForm element = cache;
+  element.shape = {1, 1, 1, 1};
+  std::vector<double> value;
+  std::vector<std::uint64_t> bits;
+  std::vector<std::uint8_t> junk;
+  const CachePlan plan = plan_cache(problem);
+  for_each_append(problem, plan, [&](std::int64_t b, std::int64_t position, CachePlace place) {
+    const std::int64_t i = position - cached_rows(problem, b);
+    for (std::int64_t g = 0; g < problem.num_kv_heads; ++g)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::uint64_t begin =
+            placed.offset + size * static_cast<std::uint64_t>(
+                                       place.entry * cache.strides[0] + g * cache.strides[1] +
+                                       place.row * cache.strides[2] + c * cache.strides[3]);
+        read_back(element, arena.base() + begin, poison, {value, bits, junk});
+        const auto flat = static_cast<std::size_t>(
+            ((b * problem.num_kv_heads + g) * problem.q_len + i) * channels + c);
+        seen.values[flat] = value[0];
+        seen.bits[flat] = bits[0];
+        snapshot.take_again(regions, slot, begin, begin + size, arena.base());
+      }
+  });
+}
+
 Observation observe_one(Subject& subject, const AttentionProblem& asked,
                         const AttentionInputs& inputs, const CallOptions& options) {
   const Declaration& declaration = subject.declaration();
@@ -108,7 +148,7 @@ Observation observe_one(Subject& subject, const AttentionProblem& asked,
   const CallForm form = call_form(problem, alignment);
   PlacedCall call{};
   call.scalars = encode_scalars(problem, declaration, options.num_threads);
-  if (auto why = shape_mismatch(form, inputs)) return trouble(*why);
+  if (auto why = shape_mismatch(problem, form, inputs)) return trouble(*why);
 
   Arena& arena = subject.arena();
   if (problem.layout == Layout::far) {
@@ -130,6 +170,10 @@ Observation observe_one(Subject& subject, const AttentionProblem& asked,
   seen.call = subject.call(call, options.limits);
   if (seen.call.accident) return seen;
   // The arena may have moved: the kernel can have asked for more workspace.
+  if (problem.operation == Operation::decode && seen.call.status == ATTEST_OK)
+    for (const Slot slot : {Slot::k_cache, Slot::v_cache})
+      take_appended(problem, form, call, slot, options.poison, arena, regions, snapshot,
+                    slot == Slot::k_cache ? seen.appended_k : seen.appended_v);
   Snapshot::Changes changes = snapshot.compare(form, regions, arena.base());
   seen.inputs_modified = std::move(changes.inputs_modified);
   seen.writes_outside = std::move(changes.writes_outside);
@@ -177,7 +221,7 @@ void take_forward(const AttentionProblem& problem, const Observation& forward,
 
 Observation observe(Subject& subject, const AttentionProblem& problem,
                     const AttentionInputs& inputs, const CallOptions& options) {
-  if (problem.operation == Operation::forward || inputs.o.present)
+  if (problem.operation != Operation::backward || inputs.o.present)
     return observe_one(subject, problem, inputs, options);
   Observation forward = observe_one(subject, forward_of(problem), inputs, options);
   if (!forward.ok()) return forward;

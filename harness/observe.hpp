@@ -39,6 +39,9 @@ struct SeenTensor {
 
 struct Observation {
   CallStatus call;
+  /// Of a decode call: its new rows as they then lie in the caches, [B, Hkv, Lq, D] and the same
+  /// with Dv; 0 where a sequence has no row.
+  SeenTensor appended_k, appended_v;
   /// By Gradient; of a backward call, those that it asks for.
   std::array<SeenTensor, kNumGradients> gradients;
   /// Read back where the call returned ATTEST_OK, logical row-major. lse in natural logarithm

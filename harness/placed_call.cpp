@@ -34,6 +34,10 @@ const char* name(Slot slot) {
       "d_bias",
       "d_alibi_slopes",
       "d_sink",
+      "k_cache",
+      "v_cache",
+      "cache_len",
+      "block_table",
       "the workspace",
   };
   const int index = static_cast<int>(slot);

@@ -40,10 +40,16 @@ enum class Slot : std::uint8_t {
   d_bias,
   d_alibi_slopes,
   d_sink,
+  k_cache,
+  v_cache,
+  cache_len,
+  block_table,
   workspace,
 };
 inline constexpr int kNumSlots = static_cast<int>(Slot::workspace) + 1;
-/// The tensors that a backward call writes; a forward call writes o and lse.
+/// Read and written by a decode call.
+constexpr bool is_cache(Slot slot) { return slot == Slot::k_cache || slot == Slot::v_cache; }
+/// The tensors that a backward call writes; the other ones write o and lse.
 constexpr bool is_gradient(Slot slot) { return slot >= Slot::d_q && slot <= Slot::d_sink; }
 const char* name(Slot slot);
 
@@ -61,8 +67,9 @@ struct PlacedTensor {
 struct PlacedScalars {
   double scale, softcap, dropout_p, rope_base, rope_scale, rope_ntk;
   std::int64_t window_left, window_right, global_tokens, block_q, block_k, rope_dim, rope_position;
-  std::int32_t base, align, alibi, alibi_inside_softcap, rope, num_threads;
-  std::int32_t backward;  ///< 1: a backward call
+  std::int64_t num_splits;
+  std::int32_t base, align, alibi, alibi_inside_softcap, rope, cache, cache_rotated, num_threads;
+  std::int32_t operation;  ///< of the enum Operation
   std::int32_t reserved;
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/requirement.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "attest/names.hpp"
 #include "attest/plugin.h"
 #include "harness/data.hpp"
 
@@ -28,8 +31,28 @@ std::optional<AttentionProblem> Requirement::usable(AttentionProblem problem,
   return used;
 }
 
+std::optional<std::string> skipped(const Requirement& requirement, const Declaration& declaration) {
+  const auto served = [&] {
+    switch (requirement.operation) {
+      case Operation::forward: return declaration.forward;
+      case Operation::backward: return declaration.backward.served;
+      case Operation::decode: return declaration.cache.served();
+    }
+    return true;
+  };
+  if (!served()) return fmt::format("not declared: {}", enum_name(requirement.operation));
+  return requirement.skip ? requirement.skip(declaration) : std::nullopt;
+}
+
 bool register_requirement(Requirement requirement) {
   auto& all = registry();
+  if (!requirement.of_decode.empty()) {
+    Requirement of_decode = requirement;
+    of_decode.id = std::exchange(of_decode.of_decode, {});
+    of_decode.operation = Operation::decode;
+    of_decode.sentence = "of a decode call: " + requirement.sentence;
+    register_requirement(std::move(of_decode));
+  }
   const auto place = std::lower_bound(
       all.begin(), all.end(), requirement,
       [](const Requirement& left, const Requirement& right) { return left.id < right.id; });

@@ -81,12 +81,19 @@ struct Requirement {
   CaseResult (*check)(CaseContext&, const AttentionProblem&) = nullptr;
   /// Cases per 1000 shared problems, for requirements with problems of their own.
   int share = 250;
+  /// Also registered under this id as a requirement of decode calls, "" = not: what it says of o
+  /// and lse then speaks of them.
+  std::string of_decode = {};
 
   /// Else it looks at the shared problems.
   bool has_own_problems() const { return draw || adapt; }
   /// The problem as this requirement uses it; nullopt where it has nothing to say about it.
   std::optional<AttentionProblem> usable(AttentionProblem problem, const Declaration&) const;
 };
+
+/// Why nothing can be checked on a kernel with this declaration: it lacks the operation, or
+/// Requirement::skip says so.
+std::optional<std::string> skipped(const Requirement& requirement, const Declaration& declaration);
 
 /// Sorted by id, whatever the link order.
 const std::vector<Requirement>& requirements();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <mutex>
 
 #include "attest/case_line.hpp"
+#include "attest/names.hpp"
 #include "harness/cluster.hpp"
 #include "harness/diagnose.hpp"
 #include "harness/findings.hpp"
@@ -145,18 +147,14 @@ std::optional<RunError> Run::plan() {
                           return !one->has_own_problems() && is_wanted(work_, unit, *one);
                         });
   });
-  const auto count_shared = [&](Operation operation) {
-    return std::count_if(
-        work_.requirements.begin(), work_.requirements.end(),
-        [&](const Requirement* r) { return !r->has_own_problems() && r->operation == operation; });
-  };
-  const auto forward = count_shared(Operation::forward),
-             backward = count_shared(Operation::backward);
+  std::array<std::int64_t, kNamesOf<Operation>.size()> shared{};
+  for (const Requirement* requirement : work_.requirements)
+    if (!requirement->has_own_problems())
+      ++shared[static_cast<std::size_t>(requirement->operation)];
   const bool one_each = !work_.given_requirements.empty();
   for (const WorkUnit& unit : work_.units)
-    planned_cases_ += !unit.is_shared() || one_each              ? 1
-                      : unit.stream == WorkUnit::kSharedBackward ? backward
-                                                                 : forward;
+    planned_cases_ +=
+        !unit.is_shared() || one_each ? 1 : shared[static_cast<std::size_t>(unit.operation())];
   return std::nullopt;
 }
 

@@ -2,7 +2,10 @@
 #include "harness/suite.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
+#include "attest/names.hpp"
 #include "harness/expectations.hpp"
 #include "harness/generate.hpp"
 
@@ -74,7 +77,7 @@ std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*
                                             const Declaration& declaration) {
   std::vector<const Requirement*> left = selected;
   std::erase_if(left, [&](const Requirement* requirement) {
-    return requirement->skip && requirement->skip(declaration);
+    return skipped(*requirement, declaration).has_value();
   });
   return left;
 }
@@ -82,18 +85,25 @@ std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*
 std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirements,
                                  std::int64_t problems, bool given, const Shard& shard) {
   std::vector<WorkUnit> units;
-  bool any_shared = false, any_backward = false;
-  for (const Requirement* requirement : requirements) {
-    const bool backward = requirement->operation == Operation::backward && !given;
-    if (!requirement->has_own_problems()) (backward ? any_backward : any_shared) = true;
-  }
+  std::array<bool, kNamesOf<Operation>.size()> shared{};
+  for (const Requirement* requirement : requirements)
+    if (!requirement->has_own_problems())
+      shared[given ? 0 : static_cast<std::size_t>(requirement->operation)] = true;
+  // A backward call costs as much as three forward ones, and needs one before it. Decoding is the
+  // whole of some kernels.
+  const auto period = [&shared](Operation operation) -> std::int64_t {
+    if (operation == Operation::backward) return 5;
+    return operation == Operation::decode && shared[0] ? 3 : 1;
+  };
   const auto add = [&](int stream, std::int64_t index) {
     if (index % shard.count == shard.index - 1) units.push_back({stream, index});
   };
   for (std::int64_t i = 0; i < problems; ++i) {
-    if (any_shared) add(WorkUnit::kShared, i);
-    // A backward call costs as much as three forward ones, and needs one before it.
-    if (any_backward && i % 5 == 0) add(WorkUnit::kSharedBackward, i / 5);
+    for (std::size_t n = 0; n < shared.size(); ++n) {
+      const auto operation = static_cast<Operation>(n);
+      const std::int64_t every = period(operation);
+      if (shared[n] && i % every == 0) add(WorkUnit::shared_stream(operation), i / every);
+    }
     for (std::size_t r = 0; r < requirements.size(); ++r) {
       if (!requirements[r]->has_own_problems()) continue;
       const std::int64_t share = given ? 1000 : requirements[r]->share;
@@ -104,26 +114,35 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
   return units;
 }
 
-AttentionProblem drawn_for(const Requirement* owner, const Declaration& declaration,
+AttentionProblem drawn_for(const Requirement& owner, const Declaration& declaration,
                            std::uint64_t seed, std::uint64_t index) {
-  if (owner && owner->draw) return owner->draw(declaration, seed, index);
-  return draw(declaration, seed, owner ? std::string_view(owner->id) : "shared", index);
+  if (owner.draw) return owner.draw(declaration, seed, index);
+  AttentionProblem problem = draw(declaration, seed, owner.id, index);
+  if (owner.operation == Operation::decode) return to_decode(std::move(problem), declaration);
+  return problem;
 }
 
-AttentionProblem drawn_backward(const Declaration& declaration, std::uint64_t seed,
-                                std::uint64_t index) {
-  return to_backward(draw(declaration, seed, "backward", index), declaration);
+AttentionProblem drawn_shared(Operation operation, const Declaration& declaration,
+                              std::uint64_t seed, std::uint64_t index) {
+  switch (operation) {
+    case Operation::forward: break;
+    case Operation::backward:
+      return to_backward(draw(declaration, seed, "backward", index), declaration);
+    case Operation::decode: return to_decode(draw(declaration, seed, "decode", index), declaration);
+  }
+  return draw(declaration, seed, "shared", index);
 }
 
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit) {
-  if (unit.stream == WorkUnit::kSharedBackward)
-    return drawn_backward(work.declaration, work.seed, static_cast<std::uint64_t>(unit.index));
-  const Requirement* owner =
-      unit.is_shared() ? nullptr : work.requirements[static_cast<std::size_t>(unit.stream)];
   const auto index = static_cast<std::size_t>(unit.index);
-  AttentionProblem problem =
-      work.given.empty() ? drawn_for(owner, work.declaration, work.seed, index) : work.given[index];
-  return owner ? owner->usable(std::move(problem), work.declaration) : std::move(problem);
+  const bool drawn = work.given.empty();
+  if (unit.is_shared())
+    return drawn ? drawn_shared(unit.operation(), work.declaration, work.seed, index)
+                 : work.given[index];
+  const Requirement& owner = *work.requirements[static_cast<std::size_t>(unit.stream)];
+  return owner.usable(
+      drawn ? drawn_for(owner, work.declaration, work.seed, index) : work.given[index],
+      work.declaration);
 }
 
 bool is_wanted(const WorkList& work, const WorkUnit& unit, const Requirement& requirement) {

@@ -32,10 +32,14 @@ struct Shard {
 
 /// One step of a run: the problem `index` of a stream, and what is checked on it.
 struct WorkUnit {
-  static constexpr int kShared = -1, kSharedBackward = -2;
-  int stream = kShared;  ///< one of these, or the place of a requirement with problems of its own
+  /// The shared problems of an operation, or the place of a requirement with problems of its own.
+  int stream = shared_stream(Operation::forward);
   std::int64_t index = 0;
+  static constexpr int shared_stream(Operation operation) {
+    return -1 - static_cast<int>(operation);
+  }
   bool is_shared() const { return stream < 0; }
+  Operation operation() const { return static_cast<Operation>(-1 - stream); }  ///< where shared
   bool operator==(const WorkUnit&) const = default;
 };
 
@@ -64,12 +68,12 @@ std::vector<const Requirement*> not_skipped(const std::vector<const Requirement*
 std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirements,
                                  std::int64_t problems, bool given, const Shard& shard);
 
-/// The problem of an index in the stream of a requirement; nullptr: of the shared ones.
-AttentionProblem drawn_for(const Requirement* owner, const Declaration& declaration,
+/// The problem of an index in the stream of a requirement.
+AttentionProblem drawn_for(const Requirement& owner, const Declaration& declaration,
                            std::uint64_t seed, std::uint64_t index);
-/// The same of the shared backward problems.
-AttentionProblem drawn_backward(const Declaration& declaration, std::uint64_t seed,
-                                std::uint64_t index);
+/// The same of the shared problems of an operation.
+AttentionProblem drawn_shared(Operation operation, const Declaration& declaration,
+                              std::uint64_t seed, std::uint64_t index);
 
 /// The problem of a unit; nullopt where the requirement of its stream passes it by.
 std::optional<AttentionProblem> problem_of(const WorkList& work, const WorkUnit& unit);

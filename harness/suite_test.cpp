@@ -28,7 +28,7 @@ TEST(Plan, EveryPrefixTestsRequirementsInProportionToTheirShare) {
   ASSERT_EQ(units.size(), 1500u);
   std::int64_t shared = 0, own = 0;
   for (const WorkUnit& unit : units) {
-    ++(unit.stream == WorkUnit::kShared ? shared : own);
+    ++(unit.stream == WorkUnit::shared_stream(Operation::forward) ? shared : own);
     EXPECT_LE(std::abs(shared - 2 * own), 2);
   }
   EXPECT_EQ(shared, 1000);
@@ -70,15 +70,15 @@ TEST(ProblemOf, IsAFunctionOfTheUnitAlone) {
   work.declaration = *parse_declaration(kFakeDeclaration);
   work.requirements = kTwo;
   work.seed = 5;
-  const auto shared = problem_of(work, {WorkUnit::kShared, 40});
-  EXPECT_EQ(problem_of(work, {WorkUnit::kShared, 40}), shared);
-  EXPECT_NE(problem_of(work, {WorkUnit::kShared, 41}), shared);
+  const auto shared = problem_of(work, {WorkUnit::shared_stream(Operation::forward), 40});
+  EXPECT_EQ(problem_of(work, {WorkUnit::shared_stream(Operation::forward), 40}), shared);
+  EXPECT_NE(problem_of(work, {WorkUnit::shared_stream(Operation::forward), 41}), shared);
   // The stream of a requirement is its id, not its place among those that were selected.
   const auto own = problem_of(work, {1, 40});
   work.requirements = {&kLongHeads};
   EXPECT_EQ(problem_of(work, {0, 40}), own);
   work.seed = 6;
-  EXPECT_NE(problem_of(work, {WorkUnit::kShared, 40}), shared);
+  EXPECT_NE(problem_of(work, {WorkUnit::shared_stream(Operation::forward), 40}), shared);
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ constexpr Switch kSwitches[] = {
      [](P& p) { p.align = Align::bottom_right; }},
     {[](const P& p) { return p.layout != Layout::bhld; }, [](P& p) { p.layout = Layout::bhld; }},
     {[](const P& p) { return p.v_data.has_value(); }, [](P& p) { p.v_data.reset(); }},
+    {[](const P& p) { return p.cache_rotated; }, [](P& p) { p.cache_rotated = false; }},
+    {[](const P& p) { return p.num_splits != 0; }, [](P& p) { p.num_splits = 0; }},
+    {[](const P& p) { return p.pages != PageOrder::in_order; },
+     [](P& p) { p.pages = PageOrder::in_order; }},
+    {[](const P& p) { return p.cache_rows != 0; }, [](P& p) { p.cache_rows = 0; }},
+    {[](const P& p) { return p.page_size > 1; }, [](P& p) { p.page_size = 1; }},
+    {[](const P& p) { return p.cache != CacheKind::contiguous; },
+     [](P& p) { p.cache = CacheKind::contiguous; }},
     {[](const P& p) { return !p.want_lse; }, [](P& p) { p.want_lse = true; }},
 };
 

@@ -33,7 +33,7 @@ void count_cases(const WorkList& work, const std::vector<const Requirement*>& al
     RequirementResult& result = result_of(record, *requirement);
     result.sentence = requirement->sentence;
     result.level = requirement->level == Level::required ? "required" : "advisory";
-    if (requirement->skip) result.skipped = requirement->skip(work.declaration).value_or("");
+    result.skipped = skipped(*requirement, work.declaration).value_or("");
   }
   std::vector<RequirementResult*> by_place;
   for (const Requirement* requirement : work.requirements)

@@ -96,6 +96,16 @@ void Snapshot::take(const std::vector<Region>& regions, const std::byte* base) {
   }
 }
 
+void Snapshot::take_again(const std::vector<Region>& regions, Slot slot, std::uint64_t begin,
+                          std::uint64_t end, const std::byte* base) {
+  std::byte* to = bytes_.data();
+  for (const Region& region : regions) {
+    if (region.slot == slot && begin >= region.window_begin && end <= region.window_end)
+      std::memcpy(to + (begin - region.window_begin), base + begin, end - begin);
+    to += region.window_end - region.window_begin;
+  }
+}
+
 Snapshot::Changes Snapshot::compare(const CallForm& form, const std::vector<Region>& regions,
                                     const std::byte* base) const {
   Changes changes;

@@ -15,6 +15,10 @@ namespace attest {
 class Snapshot {
  public:
   void take(const std::vector<Region>& regions, const std::byte* base);
+  /// Takes the bytes [begin, end) of a region, arena offsets, as they are now: the call may write
+  /// them.
+  void take_again(const std::vector<Region>& regions, Slot slot, std::uint64_t begin,
+                  std::uint64_t end, const std::byte* base);
 
   struct Changes {
     std::vector<std::string> writes_outside;   ///< "write, 4 bytes before o"

@@ -36,6 +36,7 @@ ATTEST_REQUIREMENT(all_written, {
                                     .id = "MEM-WRITTEN",
                                     .sentence = "every element of every wanted output is written",
                                     .check = check,
+                                    .of_decode = "CACHE-WRITTEN",
                                 });
 
 }  // namespace

@@ -25,6 +25,7 @@ ATTEST_REQUIREMENT(
             "nothing is read or written outside the tensors, before their start or past their "
             "end, nor written between their elements",
         .check = check,
+        .of_decode = "CACHE-BOUNDS",
     });
 
 }  // namespace

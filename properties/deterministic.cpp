@@ -24,6 +24,7 @@ ATTEST_REQUIREMENT(deterministic, {
                                       .sentence = "the same call gives the same bits again",
                                       .skip = skip,
                                       .check = check,
+                                      .of_decode = "CACHE-RUN",
                                   });
 
 }  // namespace

@@ -63,6 +63,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 200,
+        .of_decode = "CACHE-EMPTY-ROWS",
     });
 
 }  // namespace

@@ -73,7 +73,8 @@ Outcome run(const Requirement& requirement, GradientBreak broken) {
   WorkList work;
   work.declaration = subject->declaration();
   work.requirements = {&requirement};
-  const int stream = requirement.has_own_problems() ? 0 : WorkUnit::kSharedBackward;
+  const int stream =
+      requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::backward);
   Outcome outcome;
   for (std::uint64_t n = 0; n < kCases; ++n) {
     const auto problem = problem_of(work, {stream, static_cast<std::int64_t>(n)});

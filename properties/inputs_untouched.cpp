@@ -21,6 +21,7 @@ ATTEST_REQUIREMENT(inputs_untouched, {
                                          .id = "MEM-INPUTS",
                                          .sentence = "no byte of an input is modified",
                                          .check = check,
+                                         .of_decode = "CACHE-UNTOUCHED",
                                      });
 
 }  // namespace

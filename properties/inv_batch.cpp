@@ -68,6 +68,7 @@ ATTEST_REQUIREMENT(inv_batch,
                        .adapt = adapt,
                        .check = check,
                        .share = 120,
+                       .of_decode = "CACHE-BATCH",
                    });
 
 }  // namespace

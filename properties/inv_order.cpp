@@ -183,6 +183,7 @@ ATTEST_REQUIREMENT(
                    .adapt = adapt,
                    .check = check,
                    .share = 80,
+                   .of_decode = "CACHE-ORDER",
                });
 
 }  // namespace

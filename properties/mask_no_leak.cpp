@@ -19,6 +19,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt_to_invisible,
         .check = check,
         .share = 400,
+        .of_decode = "CACHE-NOLEAK",
     });
 
 }  // namespace

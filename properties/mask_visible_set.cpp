@@ -85,6 +85,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 400,
+        .of_decode = "CACHE-VISIBLE",
     });
 
 }  // namespace

@@ -25,6 +25,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt_to_invisible,
         .check = check,
         .share = 250,
+        .of_decode = "CACHE-NANSAFE",
     });
 
 }  // namespace

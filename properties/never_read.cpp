@@ -35,6 +35,7 @@ ATTEST_REQUIREMENT(
         .sentence = "bytes that are no part of the problem (rows outside the lengths, stride gaps, "
                     "slack) change no bit of the result, whatever they hold",
         .check = check,
+        .of_decode = "CACHE-NEVER-READ",
     });
 
 }  // namespace

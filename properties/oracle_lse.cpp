@@ -27,6 +27,7 @@ ATTEST_REQUIREMENT(
         .skip = skip,
         .applies = applies,
         .check = check,
+        .of_decode = "CACHE-LSE",
     });
 
 }  // namespace

@@ -17,6 +17,7 @@ ATTEST_REQUIREMENT(
         .id = "ORACLE-O",
         .sentence = "every element of o lies within its derived tolerance of the exact value",
         .check = check,
+        .of_decode = "CACHE-O",
     });
 
 }  // namespace

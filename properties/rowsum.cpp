@@ -48,6 +48,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 250,
+        .of_decode = "CACHE-ROWSUM",
     });
 
 }  // namespace

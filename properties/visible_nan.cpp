@@ -228,6 +228,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 250,
+        .of_decode = "CACHE-NAN-VISIBLE",
     });
 
 }  // namespace

@@ -76,7 +76,7 @@ void fill_rotations(const AttentionProblem& problem, const Rows& rows, bool of_q
   for (std::int64_t row = 0; row < count; ++row) {
     std::int64_t pos = 0;
     if (of_queries && rows.real_query(row)) pos = qpos(rows.of_query(row), row);
-    if (!of_queries && rows.real_key(row)) pos = kpos(rows.of_key(row), row);
+    if (!of_queries && rows.real_key(row)) pos = rotation_kpos(problem, rows.of_key(row), row);
     const std::vector<RopeAngle> angles = rope_angles(problem, pos);
     for (std::size_t t = 0; t < table.pairs; ++t) {
       const std::size_t at = t * table.stride + static_cast<std::size_t>(row);

@@ -17,6 +17,8 @@ Arithmetic arithmetic_of(const AttentionProblem& problem, const PrecisionProfile
   arithmetic.has_dropout = problem.dropout_p > 0;
   // The rotation is a step of the call, so even a kernel that says nothing of it rounds there.
   if (arithmetic.has_rope) arithmetic.u_rope = std::max(profile.u_rope, 2 * profile.u_acc);
+  // Keys that go into the cache rotated are stored in between.
+  if (problem.cache_rotated) arithmetic.u_rope += limits(problem.dtype).unit_roundoff;
   if (arithmetic.has_dropout) {
     // p_drop rounded (relative p/(1 - p) of the difference), the difference and the quotient.
     arithmetic.keep_factor = 1 / (1 - problem.dropout_p);

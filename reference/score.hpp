@@ -73,8 +73,8 @@ ScoreTerms<T> score_terms(const AttentionProblem& problem, const RealTensors<V>&
                           std::int64_t j, const std::vector<T>& q, std::int64_t query_position,
                           const T& scale) {
   const std::int64_t key_position = kpos(rows.of_key(j), j);
-  const std::vector<T> k =
-      positioned_row<T>(problem, inputs.k, b, kv_head(problem, h), j, key_position);
+  const std::vector<T> k = positioned_row<T>(problem, inputs.k, b, kv_head(problem, h), j,
+                                             rotation_kpos(problem, rows.of_key(j), j));
   ScoreTerms<T> terms;
   terms.dot = dot(q, k);
   terms.a = scale * terms.dot;  // step 1

@@ -27,6 +27,14 @@ constexpr std::int64_t qpos(const Segment& segment, std::int64_t i) {
 }
 constexpr std::int64_t kpos(const Segment& segment, std::int64_t j) { return j - segment.k0; }
 
+/// The position that key row j is still to be rotated to: none, 0, where the cache of a decode call
+/// holds it rotated.
+constexpr std::int64_t rotation_kpos(const AttentionProblem& problem, const Segment& segment,
+                                     std::int64_t j) {
+  const bool rotated = problem.cache_rotated && kpos(segment, j) < segment.offset;
+  return rotated ? 0 : kpos(segment, j);
+}
+
 /// A row outside every range: a padding query, or a key that nothing sees. Never read.
 inline constexpr std::int32_t kNoSegment = -1;
 

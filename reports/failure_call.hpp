@@ -42,7 +42,7 @@ struct FailureCall {
   std::vector<CallOutput> outputs;
   bool lse_in_log2 = false;  ///< the kernel gives log2; CallOutput does not
   bool refuse = false;       ///< the kernel must refuse the call
-  bool backward = false;     ///< a backward call; else forward
+  std::string operation = "forward";  ///< or "backward", "decode": the function that is called
 };
 
 }  // namespace attest

@@ -129,7 +129,7 @@ std::string head(const Record& record, const CauseView& view, const FailureCall&
   text += fmt::format(
       "#define OPERATION {}\n#define NAME_OF(operation) TEXT_OF(operation)\n"
       "#define TEXT_OF(text) #text\n",
-      call.backward ? "backward" : "forward");
+      call.operation);
   text += fmt::format("#define LSE_FACTOR {}\n\n",
                       call.lse_in_log2 ? "0.69314718055994531 /* the kernel gives log2 */" : "1.0");
   return text;

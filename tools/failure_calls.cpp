@@ -10,6 +10,7 @@
 #include <set>
 
 #include "attest/case_line.hpp"
+#include "attest/names.hpp"
 #include "harness/arena.hpp"
 #include "harness/requirement.hpp"
 #include "harness/unit.hpp"
@@ -22,11 +23,15 @@ namespace attest {
 
 namespace {
 
+std::string_view operation_of(const PlacedCall& call) {
+  return enum_name(static_cast<Operation>(call.scalars.operation));
+}
+
 /// Passes everything on, and keeps what the first call was given.
 class Watched final : public Subject {
  public:
-  Watched(Subject& inner, bool backward, FailureCall& seen)
-      : inner_(inner), backward_(backward), seen_(seen) {}
+  Watched(Subject& inner, Operation operation, FailureCall& seen)
+      : inner_(inner), wanted_(enum_name(operation)), seen_(seen) {}
   const std::string& kernel_name() const override { return inner_.kernel_name(); }
   const std::string& version() const override { return inner_.version(); }
   const Declaration& declaration() const override { return inner_.declaration(); }
@@ -35,7 +40,7 @@ class Watched final : public Subject {
   CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
     // Before a backward call stands the forward call that it needs: kept where that is as far as
     // it gets.
-    if (seen_.tensors.empty() || (backward_ && !seen_.backward && call.scalars.backward))
+    if (seen_.tensors.empty() || (seen_.operation != wanted_ && operation_of(call) == wanted_))
       keep(call);
     return inner_.call(call, limits);
   }
@@ -46,7 +51,7 @@ class Watched final : public Subject {
   void keep_scalars(const PlacedScalars& scalars);
 
   Subject& inner_;
-  const bool backward_;
+  const std::string_view wanted_;
   FailureCall& seen_;
 };
 
@@ -90,7 +95,8 @@ void Watched::keep_tensor(const PlacedCall& call, Slot slot) {
     CallBlock block;
     block.name = tensor.name;
     block.type = type_of(placed);
-    block.output = seen_.backward ? is_gradient(slot) : slot == Slot::o || slot == Slot::lse;
+    block.output =
+        seen_.operation == "backward" ? is_gradient(slot) : slot == Slot::o || slot == Slot::lse;
     block.bits.resize((end - begin) / size);
     for (std::size_t i = 0; i < block.bits.size(); ++i)
       std::memcpy(&block.bits[i], inner_.arena().base() + begin + i * size, size);
@@ -114,13 +120,16 @@ void Watched::keep_scalars(const PlacedScalars& s) {
                     {"align", s.align},
                     {"alibi", s.alibi},
                     {"alibi_inside_softcap", s.alibi_inside_softcap},
-                    {"rope", s.rope}};
+                    {"rope", s.rope},
+                    {"num_splits", s.num_splits},
+                    {"cache", s.cache},
+                    {"cache_rotated", s.cache_rotated}};
 }
 
 void Watched::keep(const PlacedCall& call) {
   seen_.tensors.clear();
   seen_.blocks.clear();
-  seen_.backward = call.scalars.backward != 0;
+  seen_.operation = operation_of(call);
   for (int slot = 0; slot < static_cast<int>(Slot::workspace); ++slot)
     keep_tensor(call, static_cast<Slot>(slot));
   keep_scalars(call.scalars);
@@ -206,14 +215,15 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
   call.alignment = subject->alignment();
   call.lse_in_log2 = subject->declaration().lse_base == LseBase::two;
   call.refuse = failure.reason == Reason::wrong_accept;
-  Watched watched(*subject, problem->operation == Operation::backward, call);
+  Watched watched(*subject, problem->operation, call);
   CaseContext context(watched);
   context.limits = call_limits(*problem);
   const Observation& seen = context.first(*problem);
   if (call.tensors.empty()) return std::nullopt;
   if (call.refuse) return call;
+  const bool backward = call.operation == "backward";
   const Expected& expected = context.expected(*problem);
-  for (std::size_t n = 0; call.backward && n < kNumGradients; ++n) {
+  for (std::size_t n = 0; backward && n < kNumGradients; ++n) {
     const auto gradient = static_cast<Gradient>(n);
     const std::string slot = name(static_cast<Slot>(static_cast<std::size_t>(Slot::d_q) + n));
     for (const CallTensor& tensor : call.tensors) {
@@ -223,7 +233,7 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
     }
   }
   for (const CallTensor& tensor : call.tensors)
-    if (!call.backward && (tensor.name == "o" || tensor.name == "lse")) {
+    if (!backward && (tensor.name == "o" || tensor.name == "lse")) {
       const bool is_o = tensor.name == "o";
       call.outputs.push_back(
           output_of(subject->declaration(), *problem, expected, is_o, is_o ? seen.o : seen.lse));

@@ -17,8 +17,7 @@ namespace {
 std::optional<std::string> passed_by(const Requirement& requirement,
                                      const AttentionProblem& problem,
                                      const Declaration& declaration) {
-  if (requirement.skip)
-    if (const auto why = requirement.skip(declaration)) return why;
+  if (const auto why = skipped(requirement, declaration)) return why;
   if (!requirement.has_own_problems())
     if (const auto why = not_declared(declaration, problem)) return "not declared: " + *why;
   if (requirement.usable(problem, declaration) != problem) return "not a case of this requirement";

@@ -131,6 +131,10 @@ attest_attention describe(CallTensors& tensors, std::byte* base, const PlacedCal
   problem.d_bias = tensor(tensors, call, Slot::d_bias);
   problem.d_alibi_slopes = tensor(tensors, call, Slot::d_alibi_slopes);
   problem.d_sink = tensor(tensors, call, Slot::d_sink);
+  problem.k_cache = tensor(tensors, call, Slot::k_cache);
+  problem.v_cache = tensor(tensors, call, Slot::v_cache);
+  problem.cache_len = tensor(tensors, call, Slot::cache_len);
+  problem.block_table = tensor(tensors, call, Slot::block_table);
   const PlacedScalars& scalars = call.scalars;
   problem.scale = scalars.scale;
   problem.softcap = scalars.softcap;
@@ -150,6 +154,9 @@ attest_attention describe(CallTensors& tensors, std::byte* base, const PlacedCal
   problem.alibi = scalars.alibi;
   problem.alibi_inside_softcap = scalars.alibi_inside_softcap;
   problem.rope = scalars.rope;
+  problem.num_splits = scalars.num_splits;
+  problem.cache = scalars.cache;
+  problem.cache_rotated = scalars.cache_rotated;
   return problem;
 }
 
@@ -161,6 +168,20 @@ attest_context make_context(const PlacedCall& call, char* message) {
   context.message = message;
   context.message_capacity = kMessageBytes;
   return context;
+}
+
+struct OfferedOperation {
+  const char* name;
+  decltype(attest_plugin::forward) function;  ///< NULL: not offered
+};
+
+/// In the order of the enum Operation.
+OfferedOperation operation_of(const attest_plugin& plugin, const PlacedCall& call) {
+  switch (call.scalars.operation) {
+    case 1: return {"backward", plugin.backward};
+    case 2: return {"decode", plugin.decode};
+    default: return {"forward", plugin.forward};
+  }
 }
 
 }  // namespace
@@ -197,7 +218,7 @@ bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& l
   if (!first) return fail(reply, LoadProblem::null_entry, 0, "");
   attest_plugin& plugin = loaded.plugin;
   if (!find_kernel(first, kernel, plugin, reply)) return false;
-  if (!plugin.forward) return fail(reply, LoadProblem::no_forward, 0, "");
+  if (!plugin.forward && !plugin.decode) return fail(reply, LoadProblem::no_forward, 0, "");
   if (!copy_text("name", plugin.name, reply.name, reply) ||
       !copy_text("version", plugin.version, reply.version, reply) ||
       !copy_text("declaration", plugin.declaration ? plugin.declaration : "", reply.declaration,
@@ -233,11 +254,10 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
   reply.needs_workspace = 0;
   reply.workspace_bytes = 0;
   cpu_before_ns = process_cpu_ns();
-  const bool backward = call.scalars.backward != 0;
-  const auto operation = backward ? plugin.backward : plugin.forward;
-  if (!operation) {
+  const OfferedOperation offered = operation_of(plugin, call);
+  if (!offered.function) {
     reply.status = ATTEST_UNSUPPORTED;
-    snprintf(reply.message, sizeof reply.message, "the plug-in offers no backward");
+    snprintf(reply.message, sizeof reply.message, "the plug-in offers no %s", offered.name);
     reply.cpu_ns = 0;
     return;
   }
@@ -246,8 +266,8 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
   if (plugin.plan) {
     stage = Stage::planning;
     attest_context context = make_context(call, message);
-    reply.status = plugin.plan(loaded.state, backward ? "backward" : "forward", &problem, &context,
-                               &plan, &reply.workspace_bytes);
+    reply.status =
+        plugin.plan(loaded.state, offered.name, &problem, &context, &plan, &reply.workspace_bytes);
     if (reply.status != ATTEST_OK) plan = nullptr;
     reply.needs_workspace = reply.status == ATTEST_OK && reply.workspace_bytes > workspace.bytes;
   }
@@ -264,7 +284,7 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
     }
     message[0] = '\0';
     stage = Stage::running;
-    reply.status = operation(loaded.state, plan, &problem, &context);
+    reply.status = offered.function(loaded.state, plan, &problem, &context);
   }
   if (plan && plugin.drop) {
     stage = Stage::closing;

@@ -33,7 +33,7 @@ std::vector<ConformanceCase> conformance_cases(const attest_plugin* plugin) {
   const std::unique_ptr<Subject> subject = open(plugin);
   std::vector<ConformanceCase> cases;
   for (const Requirement& requirement : requirements()) {
-    if (requirement.skip && requirement.skip(subject->declaration())) continue;
+    if (skipped(requirement, subject->declaration())) continue;
     for (const DType dtype : subject->declaration().dtypes)
       cases.push_back({requirement.id, std::string(name(dtype))});
   }
@@ -50,10 +50,12 @@ ConformanceResult run_conformance_case(const attest_plugin* plugin, const Confor
   const Declaration declaration = only(subject->declaration(), *dtype);
   CaseContext context(*subject);
   ConformanceResult result;
-  const Requirement* owner = requirement->has_own_problems() ? requirement : nullptr;
   for (std::uint64_t index = 0; index < static_cast<std::uint64_t>(options.problems); ++index) {
-    const std::optional<AttentionProblem> usable =
-        requirement->usable(drawn_for(owner, declaration, options.seed, index), declaration);
+    const std::optional<AttentionProblem> usable = requirement->usable(
+        requirement->has_own_problems()
+            ? drawn_for(*requirement, declaration, options.seed, index)
+            : drawn_shared(requirement->operation, declaration, options.seed, index),
+        declaration);
     if (!usable) continue;
     const AttentionProblem& problem = *usable;
     const CaseResult first = check_case(*requirement, context, problem);
