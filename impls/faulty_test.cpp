@@ -161,6 +161,8 @@ TEST_F(Catalogue, HonestKernelsAreRight) {
     for (const std::string& type : split(f->dtypes)) {
       Call call(*parse_dtype(type));
       Loaded kernel(faulty_path(), f->id + ("." + type));
+      const std::string declaration = kernel.plugin().declaration;
+      if (declaration.find(" forward=none ") != std::string::npos) continue;
       ASSERT_EQ(kernel.forward(call.p), ATTEST_OK) << f->id << ": " << kernel.message();
       EXPECT_LT(call.distance(), 0.1) << f->id << "." << type;
     }

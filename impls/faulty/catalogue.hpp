@@ -19,6 +19,7 @@
 #include "attest/faults.h"
 #include "attest/plugin.hpp"
 #include "impls/faulty/stepwise.hpp"
+#include "impls/faulty/stepwise_decode.hpp"
 #include "impls/storage.hpp"
 
 namespace attest::faulty {
@@ -36,6 +37,12 @@ inline constexpr const char* kStepwise =
 inline constexpr const char* kBackward =
     "features=all backward=all precision=mma_f32acc deterministic batch_invariant "
     "thread_invariant masked_nan_safe";
+
+/// What the decode kernel declares. It does nothing else: what is planted in the steps that it
+/// shares with forward is a fault of the stepwise kernel.
+inline constexpr const char* kDecode =
+    "features=all forward=none cache=contiguous,ring,paged cache_keys=raw,rotated splits "
+    "precision=mma_f32acc deterministic batch_invariant thread_invariant masked_nan_safe";
 
 struct Plant {
   const char* id;
@@ -55,22 +62,41 @@ concept Differentiates = requires(Kind kernel, const attest_attention& problem, 
   kernel.serve_backward(problem, sizes, context);
 };
 
+/// A kind of StepwiseDecode.
+template <class Kind>
+concept Decodes = requires(Kind kernel, const attest_attention& problem, const Sizes& sizes,
+                           const Context& context) {
+  kernel.serve_decode(problem, sizes, context);
+};
+
 /// One kernel: a kind of Stepwise that serves its one type.
 template <class Kind>
 class Planted : public Kernel {
  public:
   void forward(const attest_attention& problem, const Context& context) override {
-    Kind kernel;
-    kernel.serve(problem, sizes_of(problem), context);
+    if constexpr (Decodes<Kind>) {
+      Kernel::forward(problem, context);
+    } else {
+      Kind kernel;
+      kernel.serve(problem, served(read_sizes(problem)), context);
+    }
   }
   void backward(const attest_attention& problem, const Context& context) override {
     if constexpr (Differentiates<Kind>) {
-      const Sizes sizes = sizes_of(problem);
+      const Sizes sizes = served(read_sizes(problem));
       check_gradients(problem, sizes);
       Kind kernel;
       kernel.serve_backward(problem, sizes, context);
     } else {
       Kernel::backward(problem, context);
+    }
+  }
+  void decode(const attest_attention& problem, const Context& context) override {
+    if constexpr (Decodes<Kind>) {
+      Kind kernel;
+      kernel.serve_decode(problem, served(read_decode_sizes(problem)), context);
+    } else {
+      Kernel::decode(problem, context);
     }
   }
   std::unique_ptr<Plan> plan(const std::string&, const attest_attention& problem,
@@ -81,8 +107,7 @@ class Planted : public Kernel {
   }
 
  private:
-  static Sizes sizes_of(const attest_attention& problem) {
-    const Sizes sizes = read_sizes(problem);
+  static const Sizes& served(const Sizes& sizes) {
     bool served = false;
     with_storage(sizes.dtype, [&](auto storage) {
       served = std::is_same_v<typename Kind::StorageType, decltype(storage)>;
@@ -106,6 +131,9 @@ class PlantedInAllTypes : public Kernel {
   void backward(const attest_attention& problem, const Context& context) override {
     kernel_for(problem)->backward(problem, context);
   }
+  void decode(const attest_attention& problem, const Context& context) override {
+    kernel_for(problem)->decode(problem, context);
+  }
   std::unique_ptr<Plan> plan(const std::string& operation, const attest_attention& problem,
                              const Context& context) override {
     return kernel_for(problem)->plan(operation, problem, context);
@@ -113,11 +141,12 @@ class PlantedInAllTypes : public Kernel {
 
  private:
   static std::unique_ptr<Kernel> kernel_for(const attest_attention& problem) {
-    const DType type = read_sizes(problem).dtype;
-    if (!lists(types, type)) throw Unsupported("this kernel serves other element types");
+    const auto type = dtype_of(problem.q->dtype);
+    if (!type || !lists(types, *type)) throw Unsupported("this kernel serves other element types");
     std::unique_ptr<Kernel> kernel;
-    with_storage(
-        type, [&](auto storage) { kernel = std::make_unique<Planted<Kind<decltype(storage)>>>(); });
+    with_storage(*type, [&](auto storage) {
+      kernel = std::make_unique<Planted<Kind<decltype(storage)>>>();
+    });
     return kernel;
   }
 };
