@@ -150,6 +150,7 @@ CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
 }
 
 void store_batches_apart(AttentionProblem& problem, const Declaration& declaration) {
+  if (problem.pages == PageOrder::shared) problem.pages = PageOrder::shuffled;
   if (problem.layout != Layout::broadcast) return;
   problem.layout = declaration.has(Feature::layout_blhd) ? Layout::blhd : Layout::bhld;
 }

@@ -126,7 +126,8 @@ AttentionProblem forward_of(AttentionProblem problem) {
 }
 
 std::int64_t cache_capacity(const AttentionProblem& problem) {
-  return problem.cache_rows > 0 ? problem.cache_rows : problem.kv_len;
+  if (problem.cache_rows > 0) return problem.cache_rows;
+  return std::max<std::int64_t>(problem.kv_len, 1);
 }
 
 std::int64_t pages_per_sequence(const AttentionProblem& problem) {

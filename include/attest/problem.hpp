@@ -202,7 +202,7 @@ struct AttentionProblem {
   // of sequence b the last seqlens_q[b] rows (all of q_len) come with the call, those before them
   // lie in the cache.
   CacheKind cache = CacheKind::contiguous;
-  std::int64_t cache_rows = 0;  ///< per sequence; 0: as many as kv_len
+  std::int64_t cache_rows = 0;  ///< per sequence; 0: as many as kv_len, and at least 1
   std::int64_t page_size = 0;   ///< rows of a page; 0: not paged
   PageOrder pages = PageOrder::in_order;
   bool cache_rotated = false;   ///< keys lie in the cache rotated to their positions
