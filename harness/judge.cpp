@@ -242,8 +242,8 @@ void describe_hull(const Expected& expected, std::size_t flat, CaseResult& resul
 }  // namespace
 
 std::string_view name(Output output) {
-  constexpr std::array<std::string_view, kNumOutputs> kNames{"o",  "lse",   "dQ",     "dK",
-                                                             "dV", "dBias", "dSlope", "dSink"};
+  constexpr std::array<std::string_view, kNumOutputs> kNames{
+      "o", "lse", "dQ", "dK", "dV", "dBias", "dSlope", "dSink", "k_cache", "v_cache"};
   return kNames[static_cast<std::size_t>(output)];
 }
 

@@ -29,9 +29,20 @@ struct CaseResult {
   std::string ratio_output;                    ///< name(Output); "" = no ratio
 };
 
-enum class Output : std::uint8_t { o, lse, d_q, d_k, d_v, d_bias, d_slopes, d_sink };
-inline constexpr std::size_t kNumOutputs = 8;
-/// "o", "dQ": as reports call it.
+enum class Output : std::uint8_t {
+  o,
+  lse,
+  d_q,
+  d_k,
+  d_v,
+  d_bias,
+  d_slopes,
+  d_sink,
+  appended_k,  ///< the new rows in the cache of a decode call
+  appended_v,
+};
+inline constexpr std::size_t kNumOutputs = 10;
+/// "o", "dQ", "k_cache": as reports call it.
 std::string_view name(Output output);
 std::optional<Output> parse_output(std::string_view text);
 constexpr Output output_of(Gradient gradient) {

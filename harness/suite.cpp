@@ -116,9 +116,12 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
 
 AttentionProblem drawn_for(const Requirement& owner, const Declaration& declaration,
                            std::uint64_t seed, std::uint64_t index) {
-  if (owner.draw) return owner.draw(declaration, seed, index);
-  AttentionProblem problem = draw(declaration, seed, owner.id, index);
-  if (owner.operation == Operation::decode) return to_decode(std::move(problem), declaration);
+  AttentionProblem problem =
+      owner.draw ? owner.draw(declaration, seed, index) : draw(declaration, seed, owner.id, index);
+  // What is drawn for a requirement of forward calls serves its twin of decode calls too.
+  const bool of_forward = !owner.draw || problem.operation == Operation::forward;
+  if (owner.operation == Operation::decode && of_forward)
+    return to_decode(std::move(problem), declaration);
   return problem;
 }
 

@@ -45,6 +45,7 @@ ATTEST_REQUIREMENT(inv_threads,
                        .draw = draw_parallel,
                        .check = check,
                        .share = 20,
+                       .of_decode = "CACHE-THREADS",
                    });
 
 }  // namespace

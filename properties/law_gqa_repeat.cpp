@@ -29,6 +29,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 60,
+        .of_decode = "CACHE-GQA-REPEAT",
     });
 
 }  // namespace

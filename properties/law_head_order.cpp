@@ -48,6 +48,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 60,
+        .of_decode = "CACHE-HEAD-ORDER",
     });
 
 }  // namespace

@@ -59,6 +59,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 60,
+        .of_decode = "CACHE-KEY-ORDER",
     });
 
 }  // namespace

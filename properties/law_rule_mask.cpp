@@ -92,6 +92,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 60,
+        .of_decode = "CACHE-RULE-MASK",
     });
 
 }  // namespace

@@ -118,6 +118,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 50,
+        .of_decode = "CACHE-V-LINEAR",
     });
 
 }  // namespace

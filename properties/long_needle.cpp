@@ -86,6 +86,7 @@ ATTEST_REQUIREMENT(
                      .draw = draw_long,
                      .check = check_outputs,
                      .share = 3,
+                     .of_decode = "CACHE-NEEDLE",
                  });
 
 }  // namespace

@@ -190,6 +190,7 @@ ATTEST_REQUIREMENT(
                    .draw = draw_point,
                    .check = check_outputs,
                    .share = 180,
+                   .of_decode = "CACHE-SIZES",
                });
 
 }  // namespace

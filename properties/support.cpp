@@ -43,6 +43,8 @@ std::vector<std::int64_t> output_shape(const AttentionProblem& p, Output output)
     case Output::d_bias: return axes(p.bias_axes);
     case Output::d_slopes: return {p.slopes == SlopesKind::per_batch ? p.batch : 1, p.num_heads};
     case Output::d_sink: return {p.num_heads};
+    case Output::appended_k: return {p.batch, p.num_kv_heads, p.q_len, p.head_dim};
+    case Output::appended_v: return {p.batch, p.num_kv_heads, p.q_len, p.v_head_dim};
   }
   return {};
 }
