@@ -50,6 +50,15 @@ inline bool can_be_cut(RandomCall& call) {
                      [](const SequenceRows& rows) { return rows.q1 <= rows.k1 && rows.k1 > 0; });
 }
 
+/// Most calls cannot: of those that can, number n.
+inline std::uint64_t seed_that_can_be_cut(std::uint64_t n) {
+  static std::vector<std::uint64_t> found;
+  static std::uint64_t next = 0;
+  for (; found.size() <= n; ++next)
+    if (can_be_cut(*random_call(next, DType::f32))) found.push_back(next);
+  return found[n];
+}
+
 /// Which caches draw_cache() makes: of a size that the rows fit, or one row too few.
 enum class Fit { yes, no };
 
@@ -85,10 +94,15 @@ inline void draw_pages(DecodeCall& call, Numbers& numbers, std::int64_t page_siz
 
 /// The capacity of a sequence's cache.
 inline std::int64_t draw_capacity(DecodeCall& call, Numbers& numbers, Fit fit) {
-  const attest_attention& p = call.p;
+  attest_attention& p = call.p;
   std::int64_t longest = 0, rows = 0;
   for (const SequenceRows& at : call.whole->sequences)
     longest = std::max(longest, at.k1), rows = std::max(rows, at.q1);
+  if (p.cache == ATTEST_CACHE_RING && rows < longest && numbers.one_in(2)) {
+    p.window_left = numbers.between(0, std::min<std::int64_t>(longest - rows - 1, 8));
+    p.global_tokens = 0;
+    call.whole->p.window_left = p.window_left, call.whole->p.global_tokens = 0;
+  }
   const bool may_wrap = p.cache == ATTEST_CACHE_RING && p.window_left >= 0 &&
                         p.window_left < longest - rows && p.global_tokens == 0;
   const std::int64_t least = may_wrap ? p.window_left + rows : longest;
@@ -108,7 +122,8 @@ inline void draw_cache(DecodeCall& call, Numbers& numbers, Fit fit) {
 
   std::int64_t capacity = draw_capacity(call, numbers, fit), entries = batch;
   if (p.cache == ATTEST_CACHE_PAGED) {
-    const std::int64_t page_size = numbers.between(1, 7);
+    const std::int64_t page_size =
+        numbers.one_in(4) ? numbers.between(16, 40) : numbers.between(1, 7);
     const std::int64_t pages =
         fit == Fit::yes ? (capacity + page_size - 1) / page_size : capacity / page_size;
     draw_pages(call, numbers, page_size, pages);
@@ -132,17 +147,34 @@ inline std::vector<double> row_as_stored(DecodeCall& call, const char* name, std
   return name[0] == 'k' && call.p.cache_rotated ? turned(call.p, x, row) : x;
 }
 
+/// One cached position that the mask hides from every row holds NaN.
+inline void hide_nan(DecodeCall& call, Numbers& numbers) {
+  RandomCall& whole = *call.whole;
+  std::int64_t cached = whole["k"].extent(2);
+  for (const SequenceRows& rows : whole.sequences) cached = std::min(cached, call.cached(rows));
+  if (!whole.p.mask || whole["mask"].extent(3) == 1 || cached == 0) return;
+  const std::int64_t hidden = numbers.between(0, cached - 1);
+  const auto spoil = [&](const char* name, int axis, double value) {
+    whole[name].fill([&](const Shape& at) {
+      return at[static_cast<std::size_t>(axis)] == hidden ? value : whole[name].get(at);
+    });
+  };
+  spoil("mask", 3, 0);
+  spoil("k", 2, std::nan(""));
+  spoil("v", 2, std::nan(""));
+}
+
 /// Decode call number `seed`.
 inline std::unique_ptr<DecodeCall> random_decode(std::uint64_t seed, DType dtype,
                                                  Fit fit = Fit::yes) {
   auto made = std::make_unique<DecodeCall>();
   DecodeCall& call = *made;
-  for (std::uint64_t n = 1000 * seed; !call.whole || !can_be_cut(*call.whole); ++n)
-    call.whole = random_call(n, dtype);
+  call.whole = random_call(seed_that_can_be_cut(seed), dtype);
   RandomCall& whole = *call.whole;
   Numbers numbers(seed);
   call.p = whole.p;
   attest_attention& p = call.p;
+  if (numbers.one_in(2)) hide_nan(call, numbers);
   draw_cache(call, numbers, fit);
 
   const auto batch = static_cast<std::int64_t>(whole.sequences.size());
