@@ -63,6 +63,7 @@ struct Form {
   Row (*rotate)(const Settings&, const Row&, std::int64_t, int);
   double room;  ///< for channels below 4
 };
+void PrintTo(const Form& form, std::ostream* to) { *to << form.name; }
 const Form kForms[] = {
     {"complex_f64", by_complex<double>, 1e-14},
     {"complex_f32", by_complex<float>, 1e-6},
