@@ -163,6 +163,40 @@ inline Answer answer(RandomCall& call) {
   return result;
 }
 
+/// Room for the arithmetic on |v| <= 2, |z| < 100: 2^-24 * 100 in f32 logits is 6e-6 of a weight;
+/// 16-bit types round o (and weights, in one implementation) to 2^-11 or 2^-8.
+inline double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 1e-12;
+    case DType::f32: return 1e-4;
+    case DType::f16: return 8e-3;
+    case DType::bf16: return 6e-2;
+  }
+  return 0;
+}
+
+/// o and lse are those of the formulas.
+inline void expect_answer(RandomCall& call, std::uint64_t seed) {
+  const Answer expected = answer(call);
+  const Shape shape{call["o"].extent(0), call["o"].extent(1), call["o"].extent(2),
+                    call["o"].extent(3)};
+  std::size_t row = 0, element = 0;
+  for (std::int64_t b = 0; b < shape[0]; ++b)
+    for (std::int64_t h = 0; h < shape[1]; ++h)
+      for (std::int64_t i = 0; i < shape[2]; ++i, ++row) {
+        for (std::int64_t c = 0; c < shape[3]; ++c, ++element)
+          ASSERT_NEAR(call["o"].get({b, h, i, c}), expected.o[element], tolerance(call.dtype))
+              << "seed " << seed << " " << name(call.dtype) << " o " << b << ' ' << h << ' ' << i
+              << ' ' << c;
+        if (!call.p.lse) continue;
+        const double lse = call["lse"].get({b, h, i});
+        const double room = call.dtype == DType::f64 ? 1e-12 : 1e-4;
+        ASSERT_TRUE(lse == expected.lse[row] || std::fabs(lse - expected.lse[row]) <= room)
+            << "seed " << seed << " lse " << b << ' ' << h << ' ' << i << ": " << lse << ", not "
+            << expected.lse[row];
+      }
+}
+
 /// One element of a gradient. Each term that is summed has a relative error, which counts against
 /// `magnitude`, and an absolute one from underflow, which counts against `floor`.
 struct ExpectedGradient {

@@ -3,6 +3,7 @@
 // impls/plain_answer.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -86,8 +87,27 @@ inline void draw_sequences(RandomCall& call, Numbers& numbers, std::int64_t batc
   draw("left_pad_k", p.left_pad_k, k0, zero, k1);
 }
 
-/// Call number `seed`. Rows that must not be read hold 0xff bytes.
-inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype) {
+/// The same where each sequence's queries are the last of its keys, as decoding has it.
+inline void draw_cached_sequences(RandomCall& call, Numbers& numbers, std::int64_t batch,
+                                  std::int64_t q_len, std::int64_t kv_len) {
+  const bool lengths_q = numbers.one_in(2), lengths_k = numbers.one_in(2);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t rows = lengths_q ? numbers.between(0, q_len) : q_len;
+    call.sequences.push_back({b, 0, rows, 0, lengths_k ? numbers.between(rows, kv_len) : kv_len});
+  }
+  Tensor& ends_k = call.add("seqlens_k", kDlInt32, {batch});
+  ends_k.fill([&](const Shape& b) { return call.sequences[static_cast<std::size_t>(b[0])].k1; });
+  call.p.seqlens_k = ends_k.dl();
+  if (!lengths_q) return;
+  Tensor& ends_q = call.add("seqlens_q", kDlInt32, {batch});
+  ends_q.fill([&](const Shape& b) { return call.sequences[static_cast<std::size_t>(b[0])].q1; });
+  call.p.seqlens_q = ends_q.dl();
+}
+
+/// Call number `seed`. Rows that must not be read hold 0xff bytes. With `cached` one that a decode
+/// call can be made of (impls/random_decode.hpp).
+inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype,
+                                               bool cached = false) {
   Numbers numbers(seed);
   auto made = std::make_unique<RandomCall>();
   RandomCall& call = *made;
@@ -101,12 +121,13 @@ inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype) 
     return numbers.one_in(8) ? numbers.between(60, 140)
                              : numbers.between(numbers.one_in(8) ? 0 : 1, 9);
   };
-  const std::int64_t q_len = length(), kv_len = length();
+  const std::int64_t q_len = length(), other = length();
+  const std::int64_t kv_len = cached ? std::max(q_len, other) : other;
   const std::int64_t kv_heads = numbers.between(1, 2), heads = kv_heads * numbers.between(1, 3);
   const std::int64_t dim = numbers.one_in(4) ? numbers.between(17, 40) : numbers.between(1, 8);
   const std::int64_t v_dim = numbers.one_in(2) ? dim : numbers.between(0, 20);
   std::int64_t batch = numbers.between(1, 3);
-  draw_sequences(call, numbers, batch, q_len, kv_len);
+  (cached ? draw_cached_sequences : draw_sequences)(call, numbers, batch, q_len, kv_len);
   if (p.cu_seqlens_q) batch = 1;
 
   const std::vector<std::vector<int>> orders = {{}, {0, 2, 1, 3}, {0, 1, 3, 2}, {3, 2, 1, 0}};
@@ -139,7 +160,7 @@ inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype) 
   p.scale = numbers.one_in(3) ? numbers.real(-1, 1) : 1 / std::sqrt(static_cast<double>(dim));
   if (numbers.one_in(4)) p.softcap = numbers.real(0.5, 5);
   p.base = static_cast<std::int32_t>(numbers.between(0, 2));
-  p.align = static_cast<std::int32_t>(numbers.between(0, 2));
+  p.align = cached ? ATTEST_ALIGN_BOTTOM_RIGHT : static_cast<std::int32_t>(numbers.between(0, 2));
   const auto num_sequences = static_cast<std::int64_t>(call.sequences.size());
   if (p.align == ATTEST_ALIGN_Q_OFFSET) {
     Tensor& offsets = call.add("q_offset", kDlInt32, {num_sequences});
@@ -199,7 +220,7 @@ inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype) 
     });
     p.bias = bias.dl();
   }
-  if (numbers.one_in(5)) {
+  if (!cached && numbers.one_in(5)) {
     Tensor& keep = tensor("keep", kDlUint8, pairs);
     keep.fill([&](const Shape& at) {
       const bool bit = numbers.one_in(2);

@@ -164,6 +164,11 @@ class Loaded {
     message_[0] = '\0';
     return plugin_->backward(state_, nullptr, &problem, &context);
   }
+  attest_status decode(const attest_attention& problem, int num_threads = 1) {
+    attest_context context = make_context(num_threads);
+    message_[0] = '\0';
+    return plugin_->decode(state_, nullptr, &problem, &context);
+  }
   std::string message() const { return message_; }
 
  private:
