@@ -40,8 +40,9 @@ std::optional<Outcome> parse_outcome(std::string_view text) {
 
 bool compares_with_oracle(std::string_view requirement) {
   constexpr std::string_view kOthers[] = {
-      "CACHE-GRID",  "CACHE-LSE", "CACHE-NEEDLE", "CACHE-O",     "CACHE-ORDER",
-      "CACHE-SIZES", "INV-ORDER", "LIMIT-STRIDE", "LONG-NEEDLE", "SIZE-GRID"};
+      "CACHE-GRID", "CACHE-LSE",    "CACHE-NEEDLE", "CACHE-O",   "CACHE-ORDER", "CACHE-SIZES",
+      "GRAD-BIAS",  "GRAD-K",       "GRAD-Q",       "GRAD-SINK", "GRAD-SLOPES", "GRAD-V",
+      "INV-ORDER",  "LIMIT-STRIDE", "LONG-NEEDLE",  "SIZE-GRID"};
   return requirement.starts_with("ORACLE-") ||
          std::find(std::begin(kOthers), std::end(kOthers), requirement) != std::end(kOthers);
 }
