@@ -331,7 +331,9 @@ void settle_features(Draft& draft) {
   if (d.cache.page_sizes.empty()) d.cache.page_sizes = any_dim();
   if (!draft.all_features) return;
   const bool same_v = draft.v_head_dim_given && !d.v_head_dims;
-  d.features.fill(true);
+  for (int f = 0; f < kNumFeatures; ++f)
+    d.features[static_cast<std::size_t>(f)] =
+        d.forward || !is_of_forward_alone(static_cast<Feature>(f));
   d.features[static_cast<std::size_t>(Feature::v_head_dim)] = !same_v;
   if (!draft.v_head_dim_given) d.v_head_dims = d.head_dims;
 }
