@@ -120,7 +120,9 @@ INSTANTIATE_TEST_SUITE_P(All, GradientRequirement, testing::ValuesIn(kBroken), [
 
 TEST(GradientRequirements, EveryOneIsInTheTable) {
   for (const Requirement& requirement : requirements()) {
-    if (requirement.operation != Operation::backward || requirement.id == "GRAD-SLOPES") continue;
+    // Tests of their own.
+    if (requirement.id == "GRAD-SLOPES" || requirement.id == "GRAD-MEMORY") continue;
+    if (requirement.operation != Operation::backward) continue;
     const bool listed = std::any_of(std::begin(kBroken), std::end(kBroken),
                                     [&](const Broken& row) { return row.id == requirement.id; });
     EXPECT_TRUE(listed) << requirement.id;
