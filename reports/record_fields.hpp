@@ -146,6 +146,16 @@ void fields(Visitor& visit, S& audit) {
   visit("first_outside", audit.first_outside);
 }
 
+template <class Visitor, MaybeConst<CallMemory> S>
+void fields(Visitor& visit, S& memory) {
+  visit("operation", memory.operation);
+  visit("case", memory.case_line);
+  visit("q_len", memory.q_len);
+  visit("kv_len", memory.kv_len);
+  visit("tensor_bytes", memory.tensor_bytes);
+  visit("extra_bytes", memory.extra_bytes);
+}
+
 template <class Visitor, MaybeConst<Scope> S>
 void fields(Visitor& visit, S& scope) {
   visit("dtypes", scope.dtypes);
@@ -234,6 +244,7 @@ void fields(Visitor& visit, S& record) {
   visit("pairs", record.pairs);
   visit("ratios", record.ratios);
   visit("audit", record.audit);
+  visit("memory", record.memory);
   visit("expectations", record.expectations);
   visit("notes", record.notes);
   visit("baseline", record.baseline);

@@ -265,6 +265,20 @@ std::string pairs_sentence(const PairCoverage& pairs) {
   return text;
 }
 
+std::vector<std::string> memory_sentences(const Record& record) {
+  std::vector<std::string> sentences;
+  for (const CallMemory& call : record.memory) {
+    const std::string lengths =
+        call.q_len == call.kv_len
+            ? fmt::format("{} queries and keys", grouped(call.q_len))
+            : fmt::format("{} queries, {} keys", grouped(call.q_len), grouped(call.kv_len));
+    sentences.push_back(fmt::format("{} at {}: {} beyond {} of tensors", plain(call.operation),
+                                    lengths, bytes_text(call.extra_bytes),
+                                    bytes_text(call.tensor_bytes)));
+  }
+  return sentences;
+}
+
 std::string audit_sentence(const Audit& audit) {
   if (audit.rows == 0) return "no row was recomputed by the definition";
   std::string text = fmt::format(

@@ -118,6 +118,16 @@ struct Audit {
   bool operator==(const Audit&) const = default;
 };
 
+/// Memory that one call took.
+struct CallMemory {
+  std::string operation;  ///< "backward"
+  std::string case_line;  ///< the call
+  std::int64_t q_len = 0, kv_len = 0;
+  std::int64_t tensor_bytes = 0;  ///< of its tensors
+  std::int64_t extra_bytes = 0;   ///< the most that the kernel had at once beyond them
+  bool operator==(const CallMemory&) const = default;
+};
+
 /// What a verdict speaks of.
 struct Scope {
   std::vector<std::string> dtypes, features, head_dims;
@@ -190,6 +200,7 @@ struct Record {
   PairCoverage pairs;
   std::vector<Ratios> ratios;
   Audit audit;
+  std::vector<CallMemory> memory;
   std::vector<ExpectationResult> expectations;
   std::vector<std::string> notes;  ///< things of the suite or machine worth saying
   BaselineResult baseline;
