@@ -27,7 +27,7 @@ std::vector<std::int64_t> shuffled_pages(const AttentionProblem& p, std::int64_t
 void hand_out_pages(const AttentionProblem& p, CachePlan& plan) {
   plan.table.assign(static_cast<std::size_t>(p.batch * plan.pages_per_sequence),
                     CachePlan::kNoPage);
-  const std::int64_t shared = shared_pages(p);
+  const std::int64_t shared = std::min(shared_pages(p), plan.pages_per_sequence);
   std::int64_t used = 0;
   for (std::int64_t b = 0; b < p.batch; ++b) used += pages_in_use(p, b) - (b > 0 ? shared : 0);
   const bool in_order = p.pages == PageOrder::in_order;

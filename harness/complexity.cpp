@@ -81,7 +81,8 @@ std::uint64_t choices(const AttentionProblem& p) {
          (p.block_q != defaults.block_q) + (p.block_k != defaults.block_k) + rank_of(p.alibi) +
          listed_rank(p.slopes) + listed_rank(p.sink) + rank_of(p.rope) + rank_of(p.layout) +
          family_rank(p.data) + (p.v_data ? family_rank(*p.v_data) : 0) + keep_drawn + blocks_drawn +
-         family_rank(p.d_o_data) + p.d_lse + p.d_o_layout.has_value() +
+         rank_of(p.cache) + rank_of(p.pages) + family_rank(p.d_o_data) + p.d_lse +
+         p.d_o_layout.has_value() +
          static_cast<std::uint64_t>(std::count(p.no_gradient.begin(), p.no_gradient.end(), true));
 }
 
@@ -91,7 +92,7 @@ std::uint64_t positions(const AttentionProblem& p) {
                            &p.left_pad_k, &p.cu_seqlens_q, &p.cu_seqlens_k, &p.positions})
     for (const std::int64_t entry : *list) sum += capped(std::abs(entry));
   return sum + capped(p.window_left + 1) + capped(p.window_right + 1) + capped(p.global_tokens) +
-         capped(p.rope_dim);
+         capped(p.rope_dim) + capped(p.cache_rows) + capped(p.page_size) + capped(p.num_splits);
 }
 
 std::uint64_t numbers(const AttentionProblem& p) {

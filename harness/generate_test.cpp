@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/generate.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,6 +28,14 @@ const Declaration& everything() {
   return all;
 }
 
+/// Takes every cache there is.
+const Declaration& decoder() {
+  static const Declaration all = declared(
+      "dtype=f64,f32,f16,bf16 features=all cache=contiguous,ring,paged cache_keys=raw,rotated "
+      "splits switch=64,1000");
+  return all;
+}
+
 const char* const kDeclarations[] = {
     "dtype=f32",
     "dtype=bf16 head_dim=64,96,128 base=causal lse",
@@ -37,7 +46,16 @@ const char* const kDeclarations[] = {
     "dtype=f32 packed base=full,causal align=top_left,bottom_right mask bias bias_neg_inf "
     "layout=any empty_row=nan empty_lse=zero lse",
     "dtype=f64 head_dim=7 v_head_dim=5 sink dropout blocks scale scale_nonpositive features=all",
+    "dtype=f32 cache=contiguous",
+    "dtype=f16 base=causal forward=none cache=paged page_size=16..64%16 lse gqa layout=blhd",
+    "dtype=f32,bf16 window=left forward=none cache=ring rope=half cache_keys=rotated max_kv_len=64",
+    "dtype=f32 features=all backward=all cache=contiguous,ring,paged cache_keys=raw,rotated splits "
+    "switch=32,100",
+    "dtype=f32 base=causal seqlens_q cache=ring,paged page_size=3 max_q_len=1 v_head_dim=any",
 };
+
+/// Whether a kernel with this declaration decodes.
+bool decodes(const Declaration& declaration) { return declaration.cache.served(); }
 
 TEST(Draw, IsAddressed) {
   const Declaration& all = everything();
@@ -208,11 +226,22 @@ AttentionProblem hostile(std::uint64_t seed) {
   p.empty_output = static_cast<EmptyOutput>(byte());
   p.empty_lse = static_cast<EmptyLse>(byte());
   p.layout = static_cast<Layout>(byte());
+  p.operation = static_cast<Operation>(dice.below(dice.one_in(4) ? 256 : 3));
+  p.cache = static_cast<CacheKind>(dice.below(dice.one_in(4) ? 256 : 3));
+  p.pages = static_cast<PageOrder>(dice.below(dice.one_in(4) ? 256 : 3));
+  for (auto* field : {&p.cache_rows, &p.page_size, &p.num_splits})
+    if (!dice.one_in(3)) *field = integer();
+  p.cache_rotated = dice.one_in(2);
+  for (bool& left_out : p.no_gradient) left_out = dice.one_in(4);
+  p.d_lse = dice.one_in(2);
+  p.d_o_data = static_cast<Family>(dice.below(28));
+  if (dice.one_in(2)) p.d_o_layout = static_cast<Layout>(byte());
   p.data = static_cast<Family>(dice.below(28));
   if (dice.one_in(2)) p.v_data = static_cast<Family>(dice.below(28));
   p.seed = dice.bits();
   for (auto* field : {&p.literal.q, &p.literal.k, &p.literal.v, &p.literal.bias, &p.literal.sink,
-                      &p.literal.slopes, &p.literal.mask, &p.literal.blocks, &p.literal.keep})
+                      &p.literal.slopes, &p.literal.mask, &p.literal.blocks, &p.literal.keep,
+                      &p.literal.d_o, &p.literal.d_lse})
     *field = numbers();
   return p;
 }
@@ -246,6 +275,148 @@ TEST(MakeLegal, IsTotalAndIdempotent) {
       ASSERT_TRUE(make_legal(drawn, declaration) == drawn) << print_case(drawn);
     }
   }
+}
+
+TEST(MakeLegal, IsIdempotentOnDecodeCalls) {
+  for (const char* text : kDeclarations) {
+    const Declaration declaration = declared(text);
+    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+      // Of another kernel, which decodes everything.
+      const AttentionProblem drawn = to_decode(draw(decoder(), 6, "decode", seed), decoder());
+      const AttentionProblem legal = make_legal(drawn, declaration);
+      ASSERT_EQ(problem_error(legal), std::nullopt) << print_case(drawn);
+      ASSERT_EQ(not_declared(declaration, legal), std::nullopt) << text << "\n"
+                                                                << print_case(drawn) << "\n"
+                                                                << print_case(legal);
+      ASSERT_EQ(legal.operation, decodes(declaration) ? Operation::decode : Operation::forward)
+          << text << "\n" << print_case(drawn);
+      ASSERT_TRUE(make_legal(legal, declaration) == legal) << text << "\n" << print_case(legal);
+    }
+  }
+}
+
+// What can be decoded stays what it is.
+TEST(MakeLegal, FitsDecodeCallsToTheDeclaration) {
+  const struct {
+    const char *declaration, *keys, *fitted;
+  } kTable[] = {
+      {"dtype=f32 cache=paged page_size=16..64%16", "lk=9 cache=contiguous",
+       "lk=9 cache=paged page_size=16"},
+      {"dtype=f32 cache=paged page_size=4,32", "lk=9 cache=paged page_size=30 pages=shared",
+       "lk=9 cache=paged page_size=32 pages=shared"},
+      {"dtype=f32 cache=contiguous", "lk=9 cache=paged page_size=4 pages=shuffled splits=3",
+       "lk=9"},
+      {"dtype=f32 cache=ring window=left", "lk=9 cache=ring cache_rows=4 window=2,-1",
+       "lk=9 window=2,-1 cache=ring cache_rows=4"},
+      // Without a window a ring holds all.
+      {"dtype=f32 cache=ring", "lk=9 cache=ring cache_rows=4 window=2,-1", "lk=9 cache=ring"},
+      {"dtype=f32 cache=contiguous rope=half cache_keys=rotated", "lk=9 d=2 rope=half",
+       "lk=9 d=2 rope=half cache_rotated=1"},
+      {"dtype=f32 cache=contiguous rope=half", "lk=9 d=2 rope=half cache_rotated=1",
+       "lk=9 d=2 rope=half"},
+      {"dtype=f32 cache=contiguous", "lk=9 d=2 rope=half cache_rotated=1", "lk=9 d=2"},
+      {"dtype=f32 cache=contiguous", "b=2 lq=2 lk=9 seqlens_k=9,4", "b=2 lq=2 lk=9 seqlens_k=9,4"},
+      // New rows differ in number only where that is declared.
+      {"dtype=f32 cache=contiguous seqlens_q", "b=2 lq=2 lk=9 seqlens_q=2,1",
+       "b=2 lq=2 lk=9 seqlens_q=2,1"},
+      {"dtype=f32 cache=contiguous", "b=2 lq=2 lk=9 seqlens_q=2,1", "b=2 lq=2 lk=9"},
+  };
+  for (const auto& [declaration, keys, fitted] : kTable) {
+    const auto problem = parse_case(std::string("attention.decode lse=0 ") + keys);
+    const auto expected = parse_case(std::string("attention.decode lse=0 ") + fitted);
+    ASSERT_TRUE(problem && expected) << keys;
+    EXPECT_EQ(print_case(make_legal(*problem, declared(declaration))), print_case(*expected))
+        << declaration;
+  }
+}
+
+TEST(ToDecode, IsLegalDeclaredAndAFunctionOfItsProblem) {
+  for (const char* text : kDeclarations) {
+    const Declaration declaration = declared(text);
+    for (std::uint64_t index = 0; index < 1500; ++index) {
+      const AttentionProblem drawn = draw(declaration, 1, "decode", index);
+      const AttentionProblem p = to_decode(drawn, declaration);
+      ASSERT_EQ(problem_error(p), std::nullopt) << print_case(p);
+      ASSERT_EQ(not_declared(declaration, p), std::nullopt) << text << "\n" << print_case(p);
+      ASSERT_EQ(p.operation, decodes(declaration) ? Operation::decode : Operation::forward)
+          << print_case(p);
+      const auto again = parse_case(print_case(p));
+      ASSERT_TRUE(again && *again == p) << print_case(p);
+      ASSERT_TRUE(to_decode(drawn, declaration) == p) << print_case(p);
+      ASSERT_TRUE(make_legal(p, declaration) == p) << text << "\n" << print_case(p);
+    }
+  }
+}
+
+TEST(ToDecode, ReachesEverythingThatCachesCanBe) {
+  std::map<std::string, int> seen;
+  constexpr int kDraws = 3000;
+  for (std::uint64_t index = 0; index < kDraws; ++index) {
+    const AttentionProblem p = to_decode(draw(decoder(), 2, "decode", index), decoder());
+    const auto count = [&seen](bool yes, const std::string& what) { seen[what] += yes; };
+    const std::string kind(enum_name(p.cache));
+    count(true, kind);
+    if (p.cache == CacheKind::paged) count(true, std::string(enum_name(p.pages)));
+    count(p.batch > 1 && shared_pages(p) > 0, "a shared page");
+    const bool ring = p.cache == CacheKind::ring && p.cache_rows > 0;
+    std::int64_t longest = 0;
+    for (std::int64_t b = 0; b < p.batch; ++b) {
+      const std::int64_t cached = cached_rows(p, b), all = cached + new_rows(p, b);
+      longest = std::max(longest, all);
+      count(cached == 0, "an empty cache");
+      count(new_rows(p, b) == 0, "no new row");
+      count(p.page_size > 1 && cached > 0 && cached % p.page_size == 0, "new rows begin a page");
+      count(p.page_size > 1 && all > 0 && all % p.page_size == 0, "new rows fill a page");
+      count(p.page_size > 1 && cached / p.page_size < (all - 1) / p.page_size && all > 0,
+            "new rows on several pages");
+      count(ring && all == p.cache_rows, "a ring exactly full");
+      count(ring && cached <= p.cache_rows && all > p.cache_rows, "the first turn of a ring");
+      count(ring && cached > 2 * p.cache_rows, "a ring that has turned twice");
+      count(ring && all > p.cache_rows && p.window_left + new_rows(p, b) == p.cache_rows,
+            "a ring that holds just what is seen");
+    }
+    const auto differ = [](const std::vector<std::int64_t>& list) {
+      return !list.empty() && *std::min_element(list.begin(), list.end()) !=
+                                  *std::max_element(list.begin(), list.end());
+    };
+    count(differ(p.seqlens_k), "unequal lengths");
+    count(differ(p.seqlens_q), "unequal new rows");
+    count(p.q_len == 1, "one new row");
+    count(p.q_len > 1 && p.q_len == p.kv_len, "the whole prompt");
+    count(p.q_len > 1 && p.q_len < p.kv_len, "a chunk");
+    count(p.cache != CacheKind::ring && cache_capacity(p) > longest, "room behind");
+    count(p.cache != CacheKind::ring && cache_capacity(p) == longest, "no room behind");
+    count(p.rope != RopePairing::none && p.cache_rotated, "rotated keys");
+    count(p.rope != RopePairing::none && !p.cache_rotated, "raw keys");
+    count(p.num_splits == 0, "splits as the kernel likes");
+    count(p.num_splits == 1, "one split");
+    count(p.num_splits > 1 && p.num_splits < p.kv_len, "splits");
+    count(p.num_splits > p.kv_len, "more splits than keys");
+    count(p.base == Base::causal, "causal");
+    count(p.base == Base::full, "full");
+    count(p.window_left >= 0, "a window");
+    for (const std::int64_t edge : decoder().switch_lengths)
+      for (std::int64_t off = -1; off <= 1; ++off)
+        count(p.kv_len == edge + off, fmt::format("{} rows", edge + off));
+  }
+  for (const auto& [what, count] : seen) EXPECT_GT(count, 15) << what;
+  for (const char* kind : {"contiguous", "ring", "paged"})
+    EXPECT_GT(seen[kind], kDraws / 5) << kind;
+  EXPECT_GT(seen["one new row"], kDraws / 3);
+}
+
+TEST(ToDecode, MostCasesAreSmall) {
+  std::vector<double> sizes;
+  double sum = 0;
+  constexpr int kDraws = 3000;
+  for (std::uint64_t index = 0; index < kDraws; ++index) {
+    const AttentionProblem p = to_decode(draw(decoder(), 5, "decode", index), decoder());
+    sizes.push_back(static_cast<double>(triples(p)));
+    sum += sizes.back();
+  }
+  std::sort(sizes.begin(), sizes.end());
+  EXPECT_LT(sizes[kDraws / 2], 1500);
+  EXPECT_LT(sum / kDraws, 150'000);
 }
 
 TEST(MakeLegal, TakesAwayOnlyWhatIsNotDeclared) {

@@ -40,7 +40,9 @@ TEST(JournalLine, ReadsBackWhatItPrints) {
   const WorkList work = work_list();
   const UnitResult written = result_with_everything();
   for (const WorkUnit& unit :
-       {WorkUnit{WorkUnit::shared_stream(Operation::forward), 17}, WorkUnit{2, 0}}) {
+       {WorkUnit{WorkUnit::shared_stream(Operation::forward), 17},
+        WorkUnit{WorkUnit::shared_stream(Operation::backward), 18},
+        WorkUnit{WorkUnit::shared_stream(Operation::decode), 19}, WorkUnit{2, 0}}) {
     const std::string line = print_unit(work, unit, written);
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_EQ(line.find('\0'), std::string::npos);
@@ -72,25 +74,26 @@ TEST(JournalLine, NoPrefixOfALineReadsAsAnotherResult) {
 TEST(JournalLine, RefusesWhatIsMalformed) {
   const WorkList work = work_list();
   const std::string audit = "\t0 0 0 0 0 ";
-  ASSERT_TRUE(parse_unit(work, "unit\tshared 0" + audit + "\tA-HONEST pass none - 0 0\t"));
+  ASSERT_TRUE(parse_unit(work, "unit\tforward 0" + audit + "\tA-HONEST pass none - 0 0\t"));
   for (const std::string& line : std::vector<std::string>{
            "",
            "unit",
-           "unit\tshared 0",
-           "Unit\tshared 0" + audit,
-           "unit\tshared" + audit,
-           "unit\tshared x" + audit,
+           "unit\tforward 0",
+           "Unit\tforward 0" + audit,
+           "unit\tforward" + audit,
+           "unit\tforward x" + audit,
            "unit\tNO-SUCH 0" + audit,
-           "unit\tshared 0\t0 0 0 0 0",
-           "unit\tshared 0\t0 0 0 x 0 ",
-           "unit\tshared 0" + audit + "\tA-HONEST pass none - 0 0",
-           "unit\tshared 0" + audit + "\tNO-SUCH pass none - 0 0\t",
-           "unit\tshared 0" + audit + "\tA-HONEST passed none - 0 0\t",
-           "unit\tshared 0" + audit + "\tA-HONEST pass nothing - 0 0\t",
-           "unit\tshared 0" + audit + "\tA-HONEST pass none - 0 0 0\t",
-           "unit\tshared 0" + audit + "\tA-HONEST pass none - zero 0\t",
-           "unit\tshared 0" + audit + "\tA-HONEST pass none - 0 0\tends in \\",
-           "unit\tshared 0" + audit + "\tA-HONEST pass none - 0 0\tunknown \\x",
+           "unit\tDecode 0" + audit,
+           "unit\tforward 0\t0 0 0 0 0",
+           "unit\tforward 0\t0 0 0 x 0 ",
+           "unit\tforward 0" + audit + "\tA-HONEST pass none - 0 0",
+           "unit\tforward 0" + audit + "\tNO-SUCH pass none - 0 0\t",
+           "unit\tforward 0" + audit + "\tA-HONEST passed none - 0 0\t",
+           "unit\tforward 0" + audit + "\tA-HONEST pass nothing - 0 0\t",
+           "unit\tforward 0" + audit + "\tA-HONEST pass none - 0 0 0\t",
+           "unit\tforward 0" + audit + "\tA-HONEST pass none - zero 0\t",
+           "unit\tforward 0" + audit + "\tA-HONEST pass none - 0 0\tends in \\",
+           "unit\tforward 0" + audit + "\tA-HONEST pass none - 0 0\tunknown \\x",
        })
     EXPECT_FALSE(parse_unit(work, line)) << line;
 }

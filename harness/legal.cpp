@@ -327,8 +327,8 @@ void without_cache(AttentionProblem& p) {
   p.num_splits = plain.num_splits;
 }
 
-/// Positions that decoding does not have, and new rows that are rows of their sequences.
-void mend_sequences_of_decode(AttentionProblem& p) {
+/// What decoding does not have, and no more new rows than rows.
+void mend_rows_of_decode(AttentionProblem& p) {
   if (p.operation != Operation::decode) return;
   p.align = Align::bottom_right;
   p.q_offset.clear();
@@ -340,6 +340,11 @@ void mend_sequences_of_decode(AttentionProblem& p) {
   p.literal.keep.clear();
   p.kv_len = std::min(p.kv_len, kInt32Max);
   p.q_len = std::min(p.q_len, p.kv_len);
+}
+
+/// The same of every sequence.
+void mend_sequences_of_decode(AttentionProblem& p) {
+  if (p.operation != Operation::decode) return;
   if (p.seqlens_q.empty() && !p.seqlens_k.empty() && p.batch <= kMostSequences)
     p.seqlens_q.assign(static_cast<std::size_t>(p.batch), p.q_len);
   if (p.seqlens_k.empty() && p.seqlens_q.empty()) return;
@@ -409,9 +414,9 @@ void mend_families(AttentionProblem& p) {
 
 AttentionProblem mend(AttentionProblem problem) {
   for (auto* step :
-       {mend_names, mend_scalars, mend_dims, mend_rope_call, mend_sequences_of_decode, mend_packing,
-        mend_lengths, mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5, mend_axes,
-        mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
+       {mend_names, mend_scalars, mend_dims, mend_rope_call, mend_rows_of_decode, mend_packing,
+        mend_lengths, mend_sequences_of_decode, mend_positions, mend_alibi, mend_rope, mend_cache,
+        mend_t5, mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   // A T5 bias shared by the batch where positions differ between sequences.
@@ -423,15 +428,18 @@ AttentionProblem mend(AttentionProblem problem) {
   for (auto* extent : {&problem.batch, &problem.num_heads, &problem.num_kv_heads, &problem.q_len,
                        &problem.kv_len, &problem.head_dim, &problem.v_head_dim})
     *extent = std::min(*extent, kCutExtent);
+  problem.page_size = std::min(problem.page_size, kCutExtent);
+  problem.cache_rows = 0;
   problem.rope = RopePairing::none;
   problem.literal = {};
   for (auto* step :
-       {mend_dims, mend_rope_call, mend_sequences_of_decode, mend_packing, mend_lengths,
-        mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5, mend_axes, mend_qkv_literals,
-        mend_other_literals, mend_backward, mend_families})
+       {mend_dims, mend_rope_call, mend_rows_of_decode, mend_packing, mend_lengths,
+        mend_sequences_of_decode, mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5,
+        mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   AttentionProblem plain;
+  plain.operation = problem.operation;
   plain.dtype = problem.dtype;
   return plain;
 }

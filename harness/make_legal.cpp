@@ -90,7 +90,11 @@ void take_away(AttentionProblem& p, Feature feature, const Declaration& declarat
     case Feature::align_top_left:
     case Feature::align_bottom_right:
     case Feature::align_q_offset: realign(p, declaration); break;
-    case Feature::window_left: p.window_left = -1; break;
+    case Feature::window_left:
+      // A ring that has turned holds what a window shows.
+      if (p.cache == CacheKind::ring) p.cache_rows = 0;
+      p.window_left = -1;
+      break;
     case Feature::window_right: p.window_right = -1; break;
     case Feature::global_tokens: p.global_tokens = 0; break;
     case Feature::seqlens_q:
@@ -230,6 +234,7 @@ AttentionProblem make_legal(AttentionProblem problem, const Declaration& declara
   }
   if (!not_declared(declaration, problem)) return problem;
   AttentionProblem plain;
+  plain.operation = problem.operation;
   plain.want_lse = declaration.has(Feature::lse);
   plain.seed = problem.seed;
   return fitted(std::move(plain), declaration);

@@ -23,10 +23,11 @@ std::vector<Requirement>& registry() {
 
 std::optional<AttentionProblem> Requirement::usable(AttentionProblem problem,
                                                     const Declaration& declaration) const {
-  if (operation == Operation::forward && problem.operation != operation) return std::nullopt;
+  if (operation == Operation::forward && problem.operation != operation && !any_operation)
+    return std::nullopt;
   std::optional<AttentionProblem> used =
       adapt ? adapt(std::move(problem), declaration) : std::move(problem);
-  if (used && used->operation != operation) return std::nullopt;
+  if (used && used->operation != operation && !any_operation) return std::nullopt;
   if (used && applies && !applies(*used, declaration)) return std::nullopt;
   return used;
 }

@@ -67,6 +67,8 @@ struct Requirement {
   Level level = Level::required;
   /// What it looks at; the shared problems of either are drawn apart.
   Operation operation = Operation::forward;
+  /// Its problems may be of other operations too: it looks for refusals of them.
+  bool any_operation = false;
   /// Why nothing can be checked on a kernel with this declaration ("not promised: deterministic");
   /// nullptr: always.
   std::optional<std::string> (*skip)(const Declaration&) = nullptr;

@@ -91,6 +91,9 @@ void positions_down(Steps& steps) {
   bound_down(steps, &AttentionProblem::window_right);
   bound_down(steps, &AttentionProblem::global_tokens);
   bound_down(steps, &AttentionProblem::rope_dim);
+  bound_down(steps, &AttentionProblem::cache_rows);
+  bound_down(steps, &AttentionProblem::page_size);
+  bound_down(steps, &AttentionProblem::num_splits);
   for (auto list :
        {&AttentionProblem::seqlens_q, &AttentionProblem::seqlens_k, &AttentionProblem::left_pad_q,
         &AttentionProblem::left_pad_k, &AttentionProblem::q_offset, &AttentionProblem::prefix_len,

@@ -26,9 +26,25 @@ const Declaration& everything() {
   return all;
 }
 
-bool offers(const AttentionProblem& from, const std::string& to) {
+bool offers(const AttentionProblem& from, const AttentionProblem& to) {
   const std::vector<AttentionProblem> found = simpler(from);
-  return std::find(found.begin(), found.end(), problem(to)) != found.end();
+  return std::find(found.begin(), found.end(), to) != found.end();
+}
+bool offers(const AttentionProblem& from, const std::string& to) {
+  return offers(from, problem(to));
+}
+
+AttentionProblem decode_problem(const std::string& text) {
+  auto parsed = parse_case("attention.decode " + text);
+  EXPECT_TRUE(parsed) << text << ": " << (parsed ? "" : parsed.error());
+  return parsed ? *parsed : AttentionProblem{};
+}
+
+AttentionProblem drawn_decode(std::uint64_t seed, std::uint64_t index) {
+  static const Declaration declaration = *parse_declaration(
+      "dtype=f64,f32,f16,bf16 features=all cache=contiguous,ring,paged cache_keys=raw,rotated "
+      "splits");
+  return to_decode(draw(declaration, seed, "decode", index), declaration);
 }
 
 TEST(Simpler, OffersOnlyLegalProblemsThatAreSimpler) {
@@ -61,6 +77,87 @@ TEST(Simpler, FollowingAnyStepsEnds) {
     EXPECT_LT(steps, 5000) << print_case(p);
     EXPECT_EQ(print_case(p), "attention.forward data=list q=0 k=0 v=0") << index;
   }
+}
+
+TEST(Simpler, OffersOnlyLegalDecodeCallsThatAreSimpler) {
+  std::int64_t candidates = 0;
+  for (std::uint64_t index = 0; index < 500; ++index) {
+    AttentionProblem p = drawn_decode(21, index);
+    if (index % 3 == 0) p = with_literal_data(p);
+    ASSERT_EQ(problem_error(p), std::nullopt) << print_case(p);
+    const Complexity measure = complexity(p);
+    for (const AttentionProblem& candidate : simpler(p)) {
+      ++candidates;
+      ASSERT_EQ(candidate.operation, Operation::decode) << print_case(candidate);
+      ASSERT_EQ(problem_error(candidate), std::nullopt) << print_case(p) << "\n"
+                                                        << print_case(candidate);
+      ASSERT_LT(complexity(candidate), measure) << print_case(p) << "\n" << print_case(candidate);
+    }
+  }
+  EXPECT_GT(candidates, 10'000);
+}
+
+TEST(Simpler, FollowingAnyStepsOfADecodeCallEnds) {
+  for (std::uint64_t index = 0; index < 60; ++index) {
+    AttentionProblem p = drawn_decode(22, index);
+    int steps = 0;
+    for (; steps < 5000; ++steps) {
+      const std::vector<AttentionProblem> next = simpler(p);
+      if (next.empty()) break;
+      p = next[(static_cast<std::size_t>(steps) * 7919 + index) % next.size()];
+    }
+    EXPECT_LT(steps, 5000) << print_case(p);
+    EXPECT_EQ(print_case(p), "attention.decode data=list q=0 k=0 v=0") << index;
+  }
+}
+
+TEST(Simpler, CachesBecomePlainerAndSmaller) {
+  const auto paged = decode_problem(
+      "b=2 lk=30 d=4 rope=half cache=paged cache_rows=40 page_size=16 pages=shared "
+      "cache_rotated=1 splits=8");
+  const std::string rest = "b=2 lk=30 d=4 rope=half ";
+  for (const char* simpler_cache :
+       {"cache=paged page_size=16 pages=shared cache_rotated=1 splits=8",
+        "cache=paged cache_rows=40 page_size=1 pages=shared cache_rotated=1 splits=8",
+        "cache=paged cache_rows=40 page_size=8 pages=shared cache_rotated=1 splits=8",
+        "cache=paged cache_rows=40 page_size=15 pages=shared cache_rotated=1 splits=8",
+        "cache=paged cache_rows=40 page_size=16 cache_rotated=1 splits=8",
+        "cache=paged cache_rows=40 page_size=16 pages=shuffled cache_rotated=1 splits=8",
+        "cache=paged cache_rows=40 page_size=16 pages=shared splits=8",
+        "cache=paged cache_rows=40 page_size=16 pages=shared cache_rotated=1",
+        "cache=paged cache_rows=40 page_size=16 pages=shared cache_rotated=1 splits=1",
+        "cache=paged cache_rows=40 page_size=16 pages=shared cache_rotated=1 splits=7",
+        "cache=paged cache_rows=39 page_size=16 pages=shared cache_rotated=1 splits=8",
+        "cache_rows=40 cache_rotated=1 splits=8"})
+    EXPECT_TRUE(offers(paged, decode_problem(rest + simpler_cache))) << simpler_cache;
+  const auto ring = decode_problem("lk=30 cache=ring cache_rows=8 window=5,-1");
+  for (const char* smaller :
+       {"lk=30 cache=ring cache_rows=8 window=4,-1", "lk=30 cache=ring cache_rows=7 window=5,-1",
+        "lk=30 cache=ring window=5,-1", "lk=29 cache=ring cache_rows=8 window=5,-1",
+        "lk=30 cache=ring cache_rows=4 window=3,-1"})
+    EXPECT_TRUE(offers(ring, decode_problem(smaller))) << smaller;
+  // Lengths of a batch, and the sequences of one.
+  const auto two = decode_problem("b=2 lq=2 lk=6 seqlens_k=6,4");
+  EXPECT_TRUE(offers(two, decode_problem("lq=2 lk=6 seqlens_k=4")));
+  EXPECT_TRUE(offers(two, decode_problem("b=2 lq=2 lk=6")));
+  EXPECT_TRUE(offers(two, decode_problem("b=2 lq=2 lk=5 seqlens_k=5,3")));
+  EXPECT_TRUE(offers(two, decode_problem("b=2 lk=6 seqlens_k=6,4")));
+}
+
+TEST(WithLiteralData, KeepsEveryValueOfADecodeCall) {
+  int written = 0;
+  for (std::uint64_t index = 0; index < 1500; ++index) {
+    const AttentionProblem p = drawn_decode(23, index);
+    const AttentionProblem listed = with_literal_data(p);
+    if (listed == p) continue;
+    ++written;
+    ASSERT_EQ(problem_error(listed), std::nullopt) << print_case(p);
+    const AttentionInputs before = make_inputs(p), after = make_inputs(listed);
+    ASSERT_EQ(before.q.values, after.q.values) << print_case(p);
+    ASSERT_EQ(before.k.values, after.k.values) << print_case(p);
+    ASSERT_EQ(before.v.values, after.v.values) << print_case(p);
+  }
+  EXPECT_GT(written, 200);
 }
 
 TEST(Simpler, TheBoldestStepsComeFirst) {

@@ -83,6 +83,7 @@ void choices_down(Steps& steps) {
   every_value(steps, &AttentionProblem::sink);
   every_value(steps, &AttentionProblem::rope);
   every_value(steps, &AttentionProblem::layout);
+  every_value(steps, &AttentionProblem::pages);
   axes_full(steps, &AttentionProblem::mask_axes);
   axes_full(steps, &AttentionProblem::bias_axes);
   axes_full(steps, &AttentionProblem::block_axes);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "attest/case_line.hpp"
+#include "harness/call_kinds.hpp"
 #include "harness/combinations.hpp"
 
 namespace attest {
@@ -53,6 +54,9 @@ void count_cases(const WorkList& work, const std::vector<const Requirement*>& al
 bool is_declared(const Declaration& declaration, const UnitResult& unit) {
   for (int f = 0; f < kNumFeatures; ++f)
     if (((unit.features >> f) & 1) != 0 && !declaration.has(static_cast<Feature>(f))) return false;
+  for (int n = 0; n < kNumCallKinds; ++n)
+    if (((unit.call_kinds >> n) & 1) != 0 && !declares(declaration, static_cast<CallKind>(n)))
+      return false;
   return declaration.has(unit.dtype) && contains(declaration.head_dims, unit.head_dim);
 }
 
@@ -60,13 +64,17 @@ void fill_matrix(const WorkList& work, const std::vector<UnitResult>& results, R
   struct Cell {
     std::int64_t cases = 0, failed = 0, unsupported = 0;
   };
-  // Row kNumFeatures is "plain": nothing but, perhaps, lse.
+  // Row kNumFeatures is "plain": a forward call with nothing but, perhaps, lse. After it come the
+  // kinds of calls.
+  constexpr int kRows = kNumFeatures + 1 + kNumCallKinds;
   std::map<std::pair<int, DType>, Cell> cells;
   for (const UnitResult& unit : results) {
     if (!is_declared(work.declaration, unit)) continue;
-    const bool plain = (unit.features & ~feature_bit(Feature::lse)) == 0;
-    for (int f = 0; f <= kNumFeatures; ++f) {
-      const bool has = f == kNumFeatures ? plain : ((unit.features >> f) & 1) != 0;
+    const bool plain = (unit.features & ~feature_bit(Feature::lse)) == 0 && unit.call_kinds == 0;
+    for (int f = 0; f < kRows; ++f) {
+      const bool has = f < kNumFeatures    ? ((unit.features >> f) & 1) != 0
+                       : f == kNumFeatures ? plain
+                                           : ((unit.call_kinds >> (f - kNumFeatures - 1)) & 1) != 0;
       if (!has || unit.cases.empty()) continue;
       Cell& cell = cells[{f, unit.dtype}];
       for (const CaseOutcome& outcome : unit.cases) {
@@ -77,8 +85,10 @@ void fill_matrix(const WorkList& work, const std::vector<UnitResult>& results, R
     }
   }
   const auto add_row = [&](int f) {
-    const std::string feature =
-        f == kNumFeatures ? "plain" : std::string(name(static_cast<Feature>(f)));
+    const std::string feature(f < kNumFeatures ? name(static_cast<Feature>(f))
+                              : f == kNumFeatures
+                                  ? "plain"
+                                  : name(static_cast<CallKind>(f - kNumFeatures - 1)));
     for (const DType dtype : kAllDTypes) {
       const auto cell = cells.find({f, dtype});
       if (cell == cells.end()) continue;
@@ -88,6 +98,7 @@ void fill_matrix(const WorkList& work, const std::vector<UnitResult>& results, R
   };
   add_row(kNumFeatures);
   for (int f = 0; f < kNumFeatures; ++f) add_row(f);
+  for (int f = kNumFeatures + 1; f < kRows; ++f) add_row(f);
 }
 
 void fill_ratios(const WorkList& work, const std::vector<UnitResult>& results, Record& record) {
@@ -152,6 +163,7 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
   std::set<std::int64_t> head_dims;
   std::array<std::int64_t, 4> dtype_cases{}, dtype_refused{};
   std::array<std::int64_t, kNumFeatures> cases{}, refused{};
+  std::array<std::int64_t, kNumCallKinds> kind_cases{}, kind_refused{};
   std::int64_t problems = 0, refused_problems = 0;
   for (std::size_t position = 0; position < results.size(); ++position) {
     const UnitResult& unit = results[position];
@@ -172,6 +184,11 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
       if ((unit.features >> f) & 1) {
         cases[f] += here_judged;
         refused[f] += here_refused;
+      }
+    for (std::size_t n = 0; n < static_cast<std::size_t>(kNumCallKinds); ++n)
+      if ((unit.call_kinds >> n) & 1) {
+        kind_cases[n] += here_judged;
+        kind_refused[n] += here_refused;
       }
   }
   Scope& scope = record.scope;
@@ -198,6 +215,11 @@ void fill_scope(const WorkList& work, const std::vector<UnitResult>& results, Re
     const auto feature = static_cast<Feature>(f);
     report(std::string(name(feature)), work.declaration.has(feature), cases[f], refused[f],
            scope.features);
+  }
+  for (std::size_t n = 0; n < static_cast<std::size_t>(kNumCallKinds); ++n) {
+    const auto kind = static_cast<CallKind>(n);
+    report(std::string(name(kind)), declares(work.declaration, kind), kind_cases[n],
+           kind_refused[n], scope.features);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <new>
 
+#include "harness/call_kinds.hpp"
 #include "harness/data.hpp"
 #include "harness/observe.hpp"
 #include "reference/audit.hpp"
@@ -55,6 +56,7 @@ void describe_unit(const AttentionProblem& problem, UnitResult& result) {
   result.dtype = problem.dtype;
   result.head_dim = problem.head_dim;
   result.features = feature_bits(problem);
+  result.call_kinds = call_kind_bits(problem);
 }
 
 namespace {

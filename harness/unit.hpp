@@ -29,6 +29,7 @@ struct UnitResult {
   DType dtype = DType::f32;
   std::int64_t head_dim = 0;
   std::uint64_t features = 0;
+  std::uint32_t call_kinds = 0;
   std::vector<CaseOutcome> cases;  ///< empty where the problem was passed by
   Audit audit;
 };

@@ -345,17 +345,14 @@ class Call {
   }
 
   /// Row n of a tile from its parts, which lie rows_of(tile) apart. The sink is a part of its own,
-  /// which has weight and no value.
+  /// which has weight and no value. Parts that saw nothing are left out, since -inf - -inf is no
+  /// number; where all are, the output is 0 and the lse that of the sink.
   void merge_row(const Tile& tile, std::int64_t n, const Softmax<C>* states, C* outputs) const {
     const std::int64_t rows = rows_of(tile), h = head(tile, n);
     const C sink = p_.sink ? TensorView<const C>(p_.sink)(h) : kNone;
     C max = sink;
-    bool empty = true;
-    for (std::int64_t part = n; part < rows * tile.splits; part += rows) {
+    for (std::int64_t part = n; part < rows * tile.splits; part += rows)
       if (states[part].max > max) max = states[part].max;
-      empty = empty && states[part].empty;
-    }
-    if (empty) return write(tile.b, h, query(tile, n), nullptr, sink);
     C sum = sink == kNone ? C{0} : std::exp(sink - max);
     for (std::int64_t part = n; part < rows * tile.splits; part += rows)
       if (!states[part].empty) sum += states[part].sum * std::exp(states[part].max - max);

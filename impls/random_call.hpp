@@ -248,7 +248,8 @@ inline std::unique_ptr<RandomCall> random_call(std::uint64_t seed, DType dtype,
     p.rope_base = 10000;
     p.rope_scale = numbers.one_in(3) ? 4 : 1;
     p.rope_ntk = p.rope_dim > 2 && numbers.one_in(3) ? 2 : 1;
-    std::int64_t first = 0, last = kv_len;
+    // A decode call's tables may begin anywhere before its first position.
+    std::int64_t first = cached ? -numbers.between(0, 3) : 0, last = kv_len;
     for (std::size_t n = 0; n < call.sequences.size(); ++n) {
       first = std::min(first, offset_of(call, n));
       last = std::max(last, offset_of(call, n) + q_len);

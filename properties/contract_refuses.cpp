@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "attest/plugin.h"
 #include "harness/data.hpp"
 #include "harness/feature_cases.hpp"
 #include "harness/generate.hpp"
+#include "properties/judge_outputs.hpp"
 #include "properties/support.hpp"
 
 namespace attest {
@@ -12,7 +14,50 @@ namespace {
 
 constexpr std::uint64_t kTag = 0x7265667573650000u;
 
-/// Ways to leave the declaration: every undeclared feature, dtype, and one undeclared head dim.
+/// The same call of another operation.
+template <class Add>
+void add_operations(const AttentionProblem& problem, const Declaration& declaration, Add add) {
+  const std::pair<Operation, bool> served[] = {{Operation::forward, declaration.forward},
+                                               {Operation::backward, declaration.backward.served},
+                                               {Operation::decode, declaration.cache.served()}};
+  for (const auto& [operation, is_served] : served) {
+    if (is_served) continue;
+    AttentionProblem changed = forward_of(problem);
+    changed.operation = operation;
+    add(std::move(changed));
+  }
+}
+
+/// Other caches than those that the kernel decodes from.
+template <class Add>
+void add_caches(const AttentionProblem& problem, const Declaration& declaration, Add add) {
+  if (problem.operation != Operation::decode) return;
+  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::ring, CacheKind::paged}) {
+    AttentionProblem changed = problem;
+    changed.cache = kind;
+    changed.page_size = kind == CacheKind::paged ? 16 : 0;
+    if (!declaration.cache.serves(kind)) add(std::move(changed));
+  }
+  for (std::int64_t size = 1; declaration.cache.paged && size <= 257; ++size) {
+    if (contains(declaration.cache.page_sizes, size)) continue;
+    AttentionProblem changed = problem;
+    changed.cache = CacheKind::paged;
+    changed.page_size = size;
+    add(std::move(changed));
+    break;
+  }
+  AttentionProblem changed = problem;
+  if (changed.rope != RopePairing::none) {
+    changed.cache_rotated = !declaration.cache.rotated;
+    add(changed);
+  }
+  changed = problem;
+  changed.num_splits = 2;
+  add(std::move(changed));
+}
+
+/// Ways to leave the declaration: every undeclared feature, dtype, operation and cache, and one
+/// undeclared head dim.
 std::vector<AttentionProblem> undeclared(const AttentionProblem& problem,
                                          const Declaration& declaration) {
   std::vector<AttentionProblem> out;
@@ -41,6 +86,8 @@ std::vector<AttentionProblem> undeclared(const AttentionProblem& problem,
     add(std::move(changed));
     break;
   }
+  add_operations(problem, declaration, add);
+  add_caches(problem, declaration, add);
   return out;
 }
 
@@ -59,6 +106,20 @@ std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaratio
   return ways[mix(problem.seed, kTag, 0, 0, 0, 0) % ways.size()];
 }
 
+/// What the kernel answered where it should have refused, against the oracle.
+CaseResult judge_answer(CaseContext& context, const AttentionProblem& problem,
+                        const Observation& seen) {
+  if (problem.operation != Operation::backward)
+    return judge_outputs(context, problem, context.expected(problem), seen);
+  CaseResult result;
+  for (std::size_t n = 0; n < kNumGradients && !is_failure(result.verdict); ++n)
+    if (wants_gradient(problem, static_cast<Gradient>(n)))
+      result =
+          judge_gradient(problem, context.inputs(problem), context.expected(problem),
+                         static_cast<Gradient>(n), seen.gradients[n].values, is_generic(problem));
+  return result;
+}
+
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   const std::string what = not_declared(context.declaration(), problem).value_or("nothing");
   const Observation& seen = context.first(problem);
@@ -69,10 +130,7 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
     result->detail += " (on " + what + ", which is not declared and should be refused)";
     return *result;
   }
-  const bool generic = is_generic(problem);
-  CaseResult result = judge_values(problem, context.expected(problem), Output::o, seen.o, generic);
-  if (!is_failure(result.verdict) && !seen.lse.empty())
-    result = judge_values(problem, context.expected(problem), Output::lse, seen.lse, generic);
+  CaseResult result = judge_answer(context, problem, seen);
   result.ratio_output.clear();
   result.reason = Reason::wrong_accept;
   if (is_failure(result.verdict)) {
@@ -88,10 +146,12 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
 ATTEST_REQUIREMENT(contract_refuses, {
                                          .id = "CONTRACT-REFUSES",
                                          .sentence = "what is not declared is refused, not ignored",
+                                         .any_operation = true,
                                          .skip = skip,
                                          .adapt = adapt,
                                          .check = check,
                                          .share = 120,
+                                         .of_decode = "CACHE-REFUSES",
                                      });
 
 }  // namespace

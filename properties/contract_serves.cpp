@@ -11,6 +11,9 @@ constexpr std::uint64_t kTag = 0x7365727665730000u;
 
 AttentionProblem plain(const AttentionProblem& like, const Declaration& declaration) {
   AttentionProblem problem;
+  problem.operation = like.operation;
+  problem.cache = like.cache;
+  problem.page_size = like.page_size;
   problem.dtype = like.dtype;
   problem.seed = like.seed;
   problem.q_len = problem.kv_len = 3;
@@ -70,6 +73,7 @@ ATTEST_REQUIREMENT(
         .adapt = adapt,
         .check = check,
         .share = 60,
+        .of_decode = "CACHE-SERVES",
     });
 
 }  // namespace

@@ -47,7 +47,7 @@ def case_lines():
         ("attention.forward colour=red", ["colour"]),
         ("attention.forward lq=2 lq=3", ["lq"]),
         ("attention.forward lq=two", ["lq"]),
-        ("attention.decode", []),
+        ("attention.encode", []),
         ("attention.forward d_lse=1", ["d_lse"]),
         ("attention.backward lse=0 d_lse=1", ["d_lse"]),
         ("attention.backward no_gradient=o", ["no_gradient"]),

@@ -15,7 +15,7 @@
 namespace attest {
 namespace {
 
-const std::string kForward = "attention.forward";
+const std::string kForward = "attention.forward", kDecode = "attention.decode";
 
 /// A small generator of its own (splitmix64), so that the test does not lean on the harness.
 class Dice {
@@ -70,6 +70,33 @@ class Dice {
 std::int64_t stored(const Axes& axes, const AttentionProblem& p) {
   return (axes.b ? p.batch : 1) * (axes.h ? p.num_heads : 1) * (axes.q ? p.q_len : 1) *
          (axes.k ? p.kv_len : 1);
+}
+
+/// Of a decode call: new rows that are rows of their sequences, and a cache that they fit into.
+void draw_decode(Dice& dice, AttentionProblem& p) {
+  p.operation = Operation::decode;
+  p.align = Align::bottom_right;
+  p.q_offset.clear();
+  p.cu_seqlens_q.clear();
+  p.cu_seqlens_k.clear();
+  p.left_pad_q.clear();
+  p.left_pad_k.clear();
+  p.dropout_p = 0;
+  p.kv_len = dice.in(0, 5);
+  p.q_len = dice.in(0, p.kv_len);
+  p.seqlens_q = p.seqlens_k = {};
+  if (dice.one_in(2)) p.seqlens_k = dice.list(p.batch, p.q_len, p.kv_len);
+  if (dice.one_in(2)) p.seqlens_q = dice.list(p.batch, 0, p.q_len);
+  p.cache = dice.pick(CacheKind::paged);
+  if (dice.one_in(2)) p.cache_rows = p.kv_len + dice.in(1, 9);
+  if (p.cache == CacheKind::paged) {
+    p.page_size = dice.in(1, 9);
+    p.pages = dice.pick(PageOrder::shared);
+  }
+  if (p.cache == CacheKind::ring && p.window_left >= 0 && p.global_tokens == 0 && dice.one_in(2))
+    p.cache_rows = std::max<std::int64_t>(p.window_left + p.q_len, 1);
+  if (p.rope != RopePairing::none) p.cache_rotated = dice.one_in(2);
+  if (dice.one_in(3)) p.num_splits = dice.in(1, 9);
 }
 
 /// The rotary embedding of rows of the same sizes.
@@ -137,6 +164,11 @@ AttentionProblem random_attention(Dice& dice) {
   if (dice.one_in(3)) p.window_left = dice.in(-1, 9);
   if (dice.one_in(3)) p.window_right = dice.in(-1, 9);
   if (p.window_left >= 0 && dice.one_in(2)) p.global_tokens = dice.in(0, 3);
+  if (p.head_dim >= 2 && dice.one_in(3)) p.rope = dice.pick(RopePairing::half);
+  if (dice.one_in(3)) {
+    draw_decode(dice, p);
+    p.prefix_len = dice.list(p.base == Base::prefix ? p.batch : 0, 0, 7);
+  }
   if (dice.one_in(2)) p.mask = dice.pick(MaskKind::list);
   if (p.mask != MaskKind::none) p.mask_axes = dice.axes();
   if (p.mask == MaskKind::list) p.literal.mask = dice.flags(stored(p.mask_axes, p));
@@ -172,7 +204,6 @@ AttentionProblem random_attention(Dice& dice) {
   }
   if (dice.one_in(3)) p.sink = dice.pick(SinkKind::list);
   if (p.sink == SinkKind::list) p.literal.sink = dice.values(p.num_heads, statistic, true);
-  if (p.head_dim >= 2 && dice.one_in(3)) p.rope = dice.pick(RopePairing::half);
   if (p.rope != RopePairing::none) {
     if (dice.one_in(2)) p.rope_dim = 2 * dice.in(1, p.head_dim / 2);
     if (dice.one_in(2)) p.rope_base = static_cast<double>(dice.in(1, 1000000)) / 7;
@@ -183,7 +214,7 @@ AttentionProblem random_attention(Dice& dice) {
   p.empty_output = dice.pick(EmptyOutput::unspecified);
   p.empty_lse = dice.pick(EmptyLse::unspecified);
   p.want_lse = dice.one_in(2);
-  p.layout = dice.pick(Layout::kv_packed);
+  p.layout = dice.pick(p.operation == Operation::decode ? Layout::strided : Layout::kv_packed);
   p.data = dice.pick(Family::list);
   if (dice.one_in(4)) p.v_data = dice.pick(Family::list);
   if (p.v_data.value_or(p.data) == Family::identity_v && p.v_head_dim < p.kv_len)
@@ -197,7 +228,7 @@ AttentionProblem random_attention(Dice& dice) {
     p.literal.v = dice.values(p.batch * p.num_kv_heads * p.kv_len * p.v_head_dim, p.dtype, true);
   if (p.dropout_p > 0 && dice.one_in(2))
     p.literal.keep = dice.flags(p.batch * p.num_heads * p.q_len * p.kv_len);
-  if (!dice.one_in(3)) return p;
+  if (p.operation == Operation::decode || !dice.one_in(3)) return p;
   p.operation = Operation::backward;
   for (bool& left_out : p.no_gradient) left_out = dice.one_in(4);
   p.d_lse = p.want_lse && dice.one_in(2);
@@ -241,8 +272,9 @@ TEST(CaseLine, EveryProblemReadsBackAsItself) {
       keys.emplace(word.text.substr(0, word.text.find('=')));
   }
   // The generator leaves no field at its default for ever.
-  EXPECT_EQ(keys.erase(kForward) + keys.erase("attention.backward") + keys.erase("attention.rope"),
-            3u);
+  EXPECT_EQ(keys.erase(kForward) + keys.erase("attention.backward") + keys.erase(kDecode) +
+                keys.erase("attention.rope"),
+            4u);
   EXPECT_EQ(keys, documented_keys());
 }
 
@@ -270,6 +302,31 @@ TEST(CaseLine, ReadsEveryFieldOfTheExample) {
   expected.window_right = 0;
   expected.data = Family::needle;
   expected.seed = 17;
+  const auto read = parse_case(line);
+  ASSERT_TRUE(read) << read.error();
+  EXPECT_TRUE(*read == expected);
+  EXPECT_EQ(print_case(expected), line);
+}
+
+TEST(CaseLine, ReadsEveryFieldOfADecodeCall) {
+  const std::string line =
+      "attention.decode b=2 lq=2 lk=9 d=4 base=causal seqlens_k=9,5 rope=half cache=paged "
+      "cache_rows=12 page_size=4 pages=shared cache_rotated=1 splits=3";
+  AttentionProblem expected;
+  expected.operation = Operation::decode;
+  expected.batch = 2;
+  expected.q_len = 2;
+  expected.kv_len = 9;
+  expected.head_dim = expected.v_head_dim = 4;
+  expected.base = Base::causal;
+  expected.seqlens_k = {9, 5};
+  expected.rope = RopePairing::half;
+  expected.cache = CacheKind::paged;
+  expected.cache_rows = 12;
+  expected.page_size = 4;
+  expected.pages = PageOrder::shared;
+  expected.cache_rotated = true;
+  expected.num_splits = 3;
   const auto read = parse_case(line);
   ASSERT_TRUE(read) << read.error();
   EXPECT_TRUE(*read == expected);
@@ -314,11 +371,30 @@ TEST(CaseLine, ErrorsNameKeyAndColumn) {
       {"", "case line: empty; it starts with attention.forward"},
       {"  \t", "case line: empty; it starts with attention.forward"},
       {"lq=3",
-       "case line, column 1: 'lq=3' is no operation; a case line starts with attention.forward or "
-       "attention.backward"},
-      {" attention.decode",
-       "case line, column 2: 'attention.decode' is no operation; a case line starts with "
-       "attention.forward or attention.backward"},
+       "case line, column 1: 'lq=3' is no operation; a case line starts with attention.forward, "
+       "attention.backward, attention.decode or attention.rope"},
+      {" attention.encode",
+       "case line, column 2: 'attention.encode' is no operation; a case line starts with "
+       "attention.forward, attention.backward, attention.decode or attention.rope"},
+      {kDecode + " cache=linear",
+       "case line, column 18: cache: 'linear' is none of contiguous, ring, paged"},
+      {kDecode + " pages=sorted",
+       "case line, column 18: pages: 'sorted' is none of in_order, shuffled, shared"},
+      {kDecode + " cache_rows=2^3",
+       "case line, column 18: cache_rows: '2^3' is not a 64-bit integer"},
+      {kDecode + " cache=paged page_size=1.5",
+       "case line, column 30: page_size: '1.5' is not a 64-bit integer"},
+      {kDecode + " splits=", "case line, column 18: splits has no value"},
+      {kDecode + " splits=9223372036854775808",
+       "case line, column 18: splits: '9223372036854775808' is not a 64-bit integer"},
+      {kDecode + " d=2 rope=half cache_rotated=2",
+       "case line, column 32: cache_rotated: '2' is not 0 or 1"},
+      {kDecode + " cache=ring cache=ring", "case line, column 29: cache is given twice"},
+      {kDecode + " cache=paged", "case line: page_size is 0; cache=paged needs 1..2147483647"},
+      {kDecode + " d_lse=1", "case line: d_lse needs attention.backward"},
+      {kForward + " splits=1",
+       "case line: cache, cache_rows, page_size, pages, cache_rotated and splits need "
+       "attention.decode"},
       {kForward + " no_gradient=q", "case line: no_gradient needs attention.backward"},
       {kForward + " d_lse=1", "case line: d_lse needs attention.backward"},
       {kForward + " d_o_data=zeros", "case line: d_o_data needs attention.backward"},

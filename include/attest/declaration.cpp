@@ -220,6 +220,12 @@ Wrong read_caches(std::string_view text, CacheScope& scope) {
       text, {{"contiguous", &scope.contiguous}, {"ring", &scope.ring}, {"paged", &scope.paged}});
 }
 
+Wrong read_page_sizes(std::string_view text, DimSet& sizes) {
+  if (Wrong wrong = read_dims(text, sizes); !wrong.empty()) return wrong;
+  if (contains(sizes, 0)) return fmt::format("{} allows pages of 0 rows", quote(text));
+  return {};
+}
+
 Wrong read_cache_keys(std::string_view text, CacheScope& scope) {
   return read_flags(text, {{"raw", &scope.raw}, {"rotated", &scope.rotated}});
 }
@@ -301,7 +307,7 @@ std::optional<Wrong> read_value(std::string_view key, std::string_view text, Dra
   if (key == "cache") return read_caches(text, d.cache);
   if (key == "cache_keys") return read_cache_keys(text, d.cache);
   if (key == "component") return read_components(text, d.rope);
-  if (key == "page_size") return read_dims(text, d.cache.page_sizes);
+  if (key == "page_size") return read_page_sizes(text, d.cache.page_sizes);
   if (key == "switch") return read_switches(text, d.switch_lengths);
   if (key == "mask_polarity") return read_choice(text, d.mask_polarity, kMaskPolarityNames);
   if (key == "lse_base") return read_choice(text, d.lse_base, kLseBaseNames);
@@ -340,7 +346,9 @@ void settle_features(Draft& draft) {
   if (d.cache.page_sizes.empty()) d.cache.page_sizes = any_dim();
   if (!draft.all_features) return;
   const bool same_v = draft.v_head_dim_given && !d.v_head_dims;
-  d.features.fill(true);
+  for (int f = 0; f < kNumFeatures; ++f)
+    d.features[static_cast<std::size_t>(f)] =
+        d.forward || !is_of_forward_alone(static_cast<Feature>(f));
   d.features[static_cast<std::size_t>(Feature::v_head_dim)] = !same_v;
   if (!draft.v_head_dim_given) d.v_head_dims = d.head_dims;
 }

@@ -59,7 +59,11 @@ std::string values_of(const Declaration& declaration, std::string_view key) {
 }
 
 void print_features(const Declaration& d, Words& words) {
-  const bool all = std::all_of(d.features.begin(), d.features.end(), [](bool on) { return on; });
+  bool all = true;
+  for (int f = 0; f < kNumFeatures; ++f) {
+    const auto feature = static_cast<Feature>(f);
+    all &= d.has(feature) == (d.forward || !is_of_forward_alone(feature));
+  }
   if (all) words.add("features=all");
   std::string_view done;
   for (const FeatureWord& word : kFeatureWords) {

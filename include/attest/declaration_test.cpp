@@ -85,6 +85,32 @@ TEST(Declaration, CoversGradients) {
   EXPECT_EQ(not_declared(parsed("dtype=f32 sink lse backward"), problem), std::nullopt);
 }
 
+TEST(Declaration, Caches) {
+  const Declaration none = parsed("dtype=f32 features=all");
+  EXPECT_FALSE(none.cache.served());
+  EXPECT_TRUE(none.forward);
+  EXPECT_TRUE(none.cache.raw && !none.cache.rotated && !none.cache.splits);
+  const Declaration d = parsed(
+      "page_size=16..64%16,1 cache=paged,contiguous dtype=f32 rope=half splits "
+      "cache_keys=rotated,raw forward=none switch=64,4096");
+  EXPECT_FALSE(d.forward);
+  EXPECT_TRUE(d.cache.contiguous && d.cache.paged && !d.cache.ring);
+  EXPECT_TRUE(d.cache.serves(CacheKind::contiguous) && d.cache.serves(CacheKind::paged));
+  EXPECT_FALSE(d.cache.serves(CacheKind::ring));
+  EXPECT_TRUE(d.cache.raw && d.cache.rotated && d.cache.splits);
+  EXPECT_EQ(d.cache.page_sizes, (DimSet{{16, 64, 16}, {1, 1, 1}}));
+  EXPECT_EQ(d.switch_lengths, (std::vector<std::int64_t>{64, 4096}));
+  EXPECT_EQ(print_declaration(d),
+            "dtype=f32 rope=half forward=none cache=contiguous,paged cache_keys=raw,rotated "
+            "page_size=16..64%16,1 splits switch=64,4096");
+  const Declaration rotated = parsed("dtype=f32 rope=half cache=ring cache_keys=rotated");
+  EXPECT_TRUE(!rotated.cache.raw && rotated.cache.rotated && rotated.cache.ring);
+  const Declaration any = parsed("dtype=f32 cache=paged");
+  EXPECT_TRUE(contains(any.cache.page_sizes, 1) && contains(any.cache.page_sizes, 4096));
+  // Lengths at which a kernel switches are no matter of caches alone.
+  EXPECT_EQ(parsed("dtype=f32 switch=512").switch_lengths, (std::vector<std::int64_t>{512}));
+}
+
 TEST(Declaration, LinesAndComments) {
   const Declaration d = parsed("# my kernel\ndtype=f32   # only f32\r\n\tlse\n\ngqa # end");
   EXPECT_TRUE(d.has(DType::f32) && d.has(Feature::lse) && d.has(Feature::gqa));
@@ -145,13 +171,21 @@ TEST(Declaration, PrintedTextReadsBackAsTheSame) {
         "dtype=f32,bf16 precision.bf16=mma_f32acc profile.e_exp=1e-5 profile.l_from_rounded=1",
         "dtype=f32,f16 precision=fp16acc profile.f16.max_acc=1000",
         "dtype=f32 layout=any base=causal deterministic batch_invariant thread_invariant "
-        "masked_nan_safe"}) {
+        "masked_nan_safe",
+        "dtype=f32 cache=contiguous", "dtype=f32 forward=none cache=ring window splits",
+        "dtype=f32 rope=half,interleaved cache=paged,ring cache_keys=rotated page_size=8,64",
+        "dtype=f32 rope=half cache=paged cache_keys=raw,rotated page_size=any",
+        "dtype=f32 features=all backward=all cache=contiguous,ring,paged switch=1,2,4096"}) {
     const Declaration first = parsed(text);
     const std::string printed = print_declaration(first);
     const Declaration second = parsed(printed);
     EXPECT_EQ(print_declaration(second), printed) << text;
     EXPECT_EQ(second.dtypes, first.dtypes) << text;
     EXPECT_EQ(second.head_dims, first.head_dims) << text;
+    EXPECT_EQ(second.forward, first.forward) << text;
+    EXPECT_EQ(second.backward, first.backward) << text;
+    EXPECT_EQ(second.cache, first.cache) << text;
+    EXPECT_EQ(second.switch_lengths, first.switch_lengths) << text;
     EXPECT_EQ(second.v_head_dims, first.v_head_dims) << text;
     EXPECT_EQ(second.max_q_len, first.max_q_len) << text;
     EXPECT_EQ(second.max_kv_len, first.max_kv_len) << text;
@@ -273,6 +307,33 @@ TEST(Declaration, Refusals) {
       {"dtype=f32 seqlens_k masked_nan_safe",
        "declaration: masked_nan_safe needs something that masks: base=causal or prefix, window, "
        "packed, mask or blocks"},
+      {"dtype=f32 forward=all", "declaration, line 1, column 11: forward: 'all' is not none"},
+      {"dtype=f32 forward", "declaration, line 1, column 11: forward: '' is not none"},
+      {"dtype=f32 cache=linear",
+       "declaration, line 1, column 11: cache: 'linear' is none of contiguous, ring, paged"},
+      {"dtype=f32 cache",
+       "declaration, line 1, column 11: cache: '' is none of contiguous, ring, paged"},
+      {"dtype=f32 cache=ring,ring", "declaration, line 1, column 11: cache: ring stands twice"},
+      {"dtype=f32 rope=half cache=ring cache_keys=cooked",
+       "declaration, line 1, column 32: cache_keys: 'cooked' is none of raw, rotated"},
+      {"dtype=f32 cache=paged page_size=4..2",
+       "declaration, line 1, column 23: page_size: '4..2' is not a number, first..last or "
+       "first..last%multiple"},
+      {"dtype=f32 cache=paged page_size=0",
+       "declaration, line 1, column 23: page_size: '0' allows pages of 0 rows"},
+      {"dtype=f32 cache=paged page_size=16,0..3",
+       "declaration, line 1, column 23: page_size: '16,0..3' allows pages of 0 rows"},
+      {"dtype=f32 cache=ring splits=4", "declaration, line 1, column 22: splits takes no value"},
+      {"dtype=f32 switch=64,64", "declaration, line 1, column 11: switch: '64,64' does not ascend"},
+      {"dtype=f32 switch=0",
+       "declaration, line 1, column 11: switch: '0' is not an integer above 0"},
+      {"dtype=f32 switch=", "declaration, line 1, column 11: switch: '' is not an integer above 0"},
+      {"dtype=f32 forward=none", "declaration: forward=none needs cache or component"},
+      {"dtype=f32 forward=none cache=ring backward", "declaration: forward=none needs no backward"},
+      {"dtype=f32 cache=ring cache_keys=raw", "declaration: cache_keys needs cache and rope"},
+      {"dtype=f32 rope=half cache_keys=raw", "declaration: cache_keys needs cache and rope"},
+      {"dtype=f32 cache=ring page_size=4", "declaration: page_size needs cache=paged"},
+      {"dtype=f32 splits", "declaration: splits needs cache"},
       {"dtype=f32 \x01", "declaration, line 1, column 11: a byte that is not printable ASCII"},
       {std::string("dtype=f32\n\0", 11),
        "declaration, line 2, column 1: a byte that is not printable ASCII"},

@@ -10,6 +10,23 @@
 
 namespace attest {
 
+/// What a decode call cannot use: a kernel that does nothing else does not declare it.
+constexpr bool is_of_forward_alone(Feature feature) {
+  switch (feature) {
+    case Feature::align_top_left:
+    case Feature::align_bottom_right:
+    case Feature::align_q_offset:
+    case Feature::seqlens_k:
+    case Feature::left_pad_q:
+    case Feature::left_pad_k:
+    case Feature::packed:
+    case Feature::dropout:
+    case Feature::layout_kv_packed:
+    case Feature::layout_broadcast: return true;
+    default: return false;
+  }
+}
+
 /// A feature as `key=value`, or as a bare flag where `value` is empty.
 struct FeatureWord {
   std::string_view key, value;

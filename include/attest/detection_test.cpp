@@ -62,6 +62,15 @@ TEST(Detection, GridsAndNeedlesAreAgreementWithTheOracleToo) {
   EXPECT_EQ(detection_totals(report).caught_beyond_oracle, 2);
 }
 
+TEST(Detection, KnowsWhichRequirementsOfDecodeCallsCompareWithTheOracle) {
+  for (const char* id : {"CACHE-O", "CACHE-LSE", "CACHE-GRID", "CACHE-SIZES", "CACHE-NEEDLE",
+                         "CACHE-ORDER", "ORACLE-O", "GRAD-SLOPES"})
+    EXPECT_TRUE(compares_with_oracle(id)) << id;
+  for (const char* id : {"CACHE-APPEND", "CACHE-FORWARD", "CACHE-PAGES", "CACHE-STEPS", "CACHE-",
+                         "CACHE", "CACHE-BOUNDS", "LAW-SHIFT"})
+    EXPECT_FALSE(compares_with_oracle(id)) << id;
+}
+
 TEST(Detection, ForgivesNoDtype) {
   DetectionReport report = sample();
   report.kernels[3].outcome = Outcome::escaped;

@@ -187,6 +187,58 @@ TEST(NotDeclared, DTypesAndDims) {
       "feature empty_dims");
 }
 
+std::string decode_reason(const std::string& declaration, const std::string& keys) {
+  const auto problem = parse_case("attention.decode lse=0 " + keys);
+  EXPECT_TRUE(problem) << keys << ": " << problem.error();
+  return problem ? not_declared(declared(declaration), *problem).value_or("") : "";
+}
+
+TEST(NotDeclared, CachesPagesFormsOfKeysAndSplits) {
+  const Row kTable[] = {
+      // A declaration, and the first key that is refused.
+      {"dtype=f32", "cache contiguous"},
+      {"dtype=f32 features=all", "cache contiguous"},
+      {"dtype=f32 cache=ring", "cache contiguous"},
+      {"dtype=f32 cache=contiguous", ""},
+      {"dtype=f32 cache=contiguous,ring forward=none", ""},
+  };
+  for (const Row& row : kTable)
+    EXPECT_EQ(decode_reason(row.keys, "lk=3"), row.features) << row.keys;
+  const std::string contiguous = "dtype=f32 cache=contiguous rope=half";
+  EXPECT_EQ(decode_reason(contiguous, "lk=3 cache=ring"), "cache ring");
+  EXPECT_EQ(decode_reason(contiguous, "lk=3 cache=paged page_size=2"), "cache paged");
+  EXPECT_EQ(decode_reason(contiguous, "lk=3 splits=1"), "splits");
+  EXPECT_EQ(decode_reason(contiguous + " splits", "lk=3 splits=1"), "");
+  EXPECT_EQ(decode_reason(contiguous, "lk=3 d=4 rope=half"), "");
+  EXPECT_EQ(decode_reason(contiguous, "lk=3 d=4 rope=half cache_rotated=1"),
+            "a cache of rotated keys");
+  EXPECT_EQ(decode_reason(contiguous + " cache_keys=rotated", "lk=3 d=4 rope=half"),
+            "a cache of keys before RoPE");
+  // Without RoPE both forms are one.
+  EXPECT_EQ(decode_reason(contiguous + " cache_keys=rotated", "lk=3 d=4"), "");
+  const std::string paged = "dtype=f32 cache=paged page_size=8..16%8,3";
+  for (const char* size : {"3", "8", "16"})
+    EXPECT_EQ(decode_reason(paged, std::string("lk=3 cache=paged page_size=") + size), "") << size;
+  for (const char* size : {"1", "4", "24"})
+    EXPECT_EQ(decode_reason(paged, std::string("lk=3 cache=paged page_size=") + size),
+              std::string("page_size ") + size);
+}
+
+TEST(NotDeclared, AKernelThatOnlyDecodesServesNoForwardCall) {
+  const Declaration only = declared("dtype=f32 cache=ring forward=none");
+  EXPECT_EQ(reason(only, "lk=3 lse=0"), "forward");
+  EXPECT_EQ(reason(declared("dtype=f32 cache=ring"), "lk=3 lse=0"), "");
+}
+
+TEST(NotDeclared, DecodingHasLengthsAndOneAlignmentOfItsOwn) {
+  const std::string plain = "dtype=f32 cache=contiguous base=full,causal";
+  // Neither seqlens_k nor align=bottom_right is declared.
+  EXPECT_EQ(decode_reason(plain, "b=2 lq=2 lk=5 seqlens_k=5,3 base=causal"), "");
+  EXPECT_EQ(decode_reason(plain, "b=2 lq=2 lk=5 seqlens_q=2,1"), "feature seqlens_q");
+  EXPECT_EQ(reason(declared(plain), "lse=0 lq=2 lk=5 base=causal"), "feature align_bottom_right");
+  EXPECT_EQ(reason(declared(plain), "lse=0 b=2 lq=2 lk=5 seqlens_k=5,3"), "feature seqlens_k");
+}
+
 TEST(NotDeclared, PlainBaseAndLayoutCanBeMissing) {
   const Declaration d = declared("dtype=f32 lse base=causal layout=blhd");
   EXPECT_EQ(reason(d, "base=causal layout=blhd"), "");

@@ -192,11 +192,13 @@ typedef struct attest_attention {
    * 0 .. cache_len[b] - 1, lie in the caches. The call writes the new ones behind them, at
    * positions cache_len[b] .. cache_len[b] + n - 1, changes no other byte of a cache, and attends
    * from query row i, which stands at position cache_len[b] + i, to all of them as a forward call
-   * does. The axis Lk of bias, mask and blocks counts positions. A call whose new rows do not fit
-   * (position
-   * >= C; of a ring, C < window_left + n where cache_len[b] + n > C; of a block table, position >=
-   * T * page_size) is refused and changes no cache. Rows that hold no position, unused pages and
-   * entries of the block table for them are junk. */
+   * does. The axis Lk of bias, mask and blocks counts positions and covers every sequence; their
+   * axis Lq counts rows of the call. seqlens_k, left pads, cu_seqlens, q_offset and keep are NULL,
+   * align is BOTTOM_RIGHT. New rows that do not fit are refused (ATTEST_UNSUPPORTED or
+   * ATTEST_INVALID), all of them, and no cache changes; o and lse may hold anything then. They do
+   * not fit where a position is >= C, or of a block table >= T * page_size; in a ring where
+   * cache_len[b] + n > C, unless window_left >= 0 and C >= window_left + n. Rows that hold no
+   * position, unused pages, and entries of the block table for them are junk. */
   DLTensor* k_cache;           /* [B, Hkv, C, D], paged [pages, Hkv, page_size, D]; storage type */
   DLTensor* v_cache;           /* the same with Dv */
   const DLTensor* cache_len;   /* [B] int32 */

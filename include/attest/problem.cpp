@@ -231,7 +231,7 @@ std::int64_t tensor_bytes(const AttentionProblem& problem) {
     const std::int64_t rows =
         p.page_size > 0 ? product_of({pages_per_sequence(p), p.page_size}) : cache_capacity(p);
     // A pool of pages has up to as many unused ones as used ones.
-    add(product_of({p.page_size > 0 ? 2 : 1, p.batch + 1, p.num_kv_heads, rows,
+    add(product_of({p.page_size > 0 ? 2 : 1, saturating_add(p.batch, 1), p.num_kv_heads, rows,
                     saturating_add(p.head_dim, p.v_head_dim)}),
         element);
     add(product_of({p.batch, saturating_add(pages_per_sequence(p), 1)}), 4);

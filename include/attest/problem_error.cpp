@@ -466,7 +466,7 @@ MaybeError paged(const AttentionProblem& p) {
   }
   if (p.page_size < 1 || p.page_size > kInt32Max)
     return fmt::format("page_size is {}; cache=paged needs 1..{}", p.page_size, kInt32Max);
-  if (saturating_multiply(p.batch + 1, pages_per_sequence(p)) > kInt32Max / 2)
+  if (saturating_multiply(saturating_add(p.batch, 1), pages_per_sequence(p)) > kInt32Max / 2)
     return "more pages than block_table can number";
   return std::nullopt;
 }

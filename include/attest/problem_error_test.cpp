@@ -21,8 +21,8 @@ struct Refusal {
   const char* says;
 };
 
-void expect_refused(const Refusal& refusal) {
-  const auto problem = parse_case(std::string("attention.forward ") + refusal.keys);
+void expect_refused(const Refusal& refusal, const char* operation = "attention.forward ") {
+  const auto problem = parse_case(operation + std::string(refusal.keys));
   ASSERT_FALSE(problem) << refusal.keys;
   EXPECT_NE(problem.error().find(refusal.says), std::string::npos)
       << refusal.keys << "\n  gave: " << problem.error() << "\n  not:  " << refusal.says;
@@ -296,6 +296,165 @@ TEST(ProblemError, NumbersOutsideTheLists) {
             std::string::npos);
   EXPECT_NE(says([](P& p) { p.layout = static_cast<Layout>(7); }).find("layout"),
             std::string::npos);
+}
+
+TEST(ProblemError, Decode) {
+  for (const Refusal& refusal : {
+           Refusal{"align=top_left", "attention.decode has align=bottom_right"},
+           {"align=q_offset q_offset=0", "attention.decode has align=bottom_right"},
+           {"cu_seqlens_q=0,1 cu_seqlens_k=0,1", "attention.decode takes no cu_seqlens_q"},
+           {"left_pad_q=0", "attention.decode takes no left_pad_q or left_pad_k"},
+           {"left_pad_k=0", "attention.decode takes no left_pad_q or left_pad_k"},
+           {"dropout=0.5", "attention.decode takes no dropout"},
+           {"layout=kv_packed", "attention.decode takes no layout=kv_packed"},
+           {"layout=broadcast", "attention.decode takes no layout=broadcast"},
+           {"layout=far", "attention.decode takes no layout=far"},
+           {"lq=3 lk=2", "sequence 0 has more new rows than rows: lq or seqlens_q above lk"},
+           {"b=2 lq=3 lk=4 seqlens_k=3,2", "sequence 1 has more new rows than rows"},
+           {"b=2 lq=3 lk=4 seqlens_k=4,1 seqlens_q=3,2", "sequence 1 has more new rows than rows"},
+           {"lk=4 cache_rows=3", "cache_rows=3 is below lk=4"},
+           {"lk=4 cache_rows=3 cache=paged page_size=4", "cache_rows=3 is below lk=4"},
+           {"lk=4 cache_rows=-1", "cache_rows and lk must lie in 0..2147483647"},
+           {"cache_rows=2147483648", "cache_rows and lk must lie in 0..2147483647"},
+           {"lk=2147483648", "cache_rows and lk must lie in 0..2147483647"},
+           {"page_size=1", "page_size needs cache=paged"},
+           {"cache=ring page_size=1", "page_size needs cache=paged"},
+           {"pages=shuffled", "pages needs cache=paged"},
+           {"cache=ring pages=shared", "pages needs cache=paged"},
+           {"cache=paged", "page_size is 0; cache=paged needs 1..2147483647"},
+           {"cache=paged page_size=-1", "page_size is -1; cache=paged needs 1..2147483647"},
+           {"cache=paged page_size=2147483648", "page_size is 2147483648; cache=paged needs 1.."},
+           {"cache_rotated=1", "cache_rotated needs rope"},
+           {"splits=-1", "splits is -1; it must lie in 0..2147483647"},
+           {"splits=2147483648", "splits is 2147483648; it must lie in 0..2147483647"},
+       })
+    expect_refused(refusal, "attention.decode ");
+  for (const char* keys : {"cache=ring", "cache_rows=1", "page_size=1", "pages=shuffled",
+                           "cache_rotated=1 rope=half d=2", "splits=1"}) {
+    expect_refused({keys, "and splits need attention.decode"});
+    expect_refused({keys, "and splits need attention.decode"}, "attention.backward ");
+  }
+  for (const char* keys : {"no_gradient=q", "d_lse=1", "d_o_data=zeros", "d_o_layout=bhld"})
+    expect_refused({keys, "needs attention.backward"}, "attention.decode ");
+}
+
+/// Keys of a decode call that is legal.
+void expect_taken(const char* keys) {
+  const auto problem = parse_case(std::string("attention.decode ") + keys);
+  EXPECT_TRUE(problem) << keys << ": " << problem.error();
+}
+
+TEST(ProblemError, DecodeAtItsLimits) {
+  for (const char* keys :
+       {"lk=0 lq=0", "b=0", "b=0 lk=0 lq=0 cache=paged page_size=1", "lk=3 lq=3",
+        "lk=4 cache_rows=4", "b=2 lq=3 lk=4 seqlens_k=3,4",
+        "b=2 lq=3 lk=4 seqlens_k=2,0 seqlens_q=2,0", "lk=4 cache_rows=2147483647",
+        "lk=4 cache=paged page_size=2147483647", "lk=2147483647 cache=paged page_size=2147483647",
+        "lk=9 splits=2147483647", "d=2 rope=half cache_rotated=1", "layout=strided", "layout=bhdl"})
+    expect_taken(keys);
+}
+
+/// A ring may overwrite a row once no new row sees it: the first new row sees window_left rows
+/// before it, and all of the call are written before any is read.
+TEST(ProblemError, ARingKeepsWhatIsSeen) {
+  for (const char* keys :
+       {// Nothing is overwritten, whatever is seen.
+        "lk=9 cache=ring", "lk=9 cache=ring cache_rows=9", "lk=9 cache=ring cache_rows=9 lq=4",
+        "lk=9 cache=ring cache_rows=9 window=2,-1 global_tokens=3",
+        // Exactly what is seen is held.
+        "lk=9 cache=ring cache_rows=4 window=3,0", "lk=9 cache=ring cache_rows=6 lq=3 window=3,0",
+        "lk=9 cache=ring cache_rows=1 window=0,0", "lk=9 cache=ring cache_rows=8 lq=8 window=0,0",
+        // The second sequence fits, and needs nothing.
+        "b=2 lk=9 seqlens_k=9,3 lq=3 seqlens_q=1,3 cache=ring cache_rows=4 window=3,0",
+        "lk=2147483647 cache=ring cache_rows=1 window=0,0"})
+    expect_taken(keys);
+  constexpr const char* kWindow =
+      "cache=ring with more keys than cache_rows needs a left window and no global_tokens";
+  for (const Refusal& refusal : {
+           Refusal{"lk=9 cache=ring cache_rows=8", kWindow},
+           {"lk=9 cache=ring cache_rows=8 window=-1,0", kWindow},
+           {"lk=9 cache=ring cache_rows=8 window=2,-1 global_tokens=1", kWindow},
+           {"b=2 lk=9 seqlens_k=4,9 cache=ring cache_rows=8", kWindow},
+           {"lk=9 cache=ring cache_rows=3 window=3,0",
+            "cache_rows=3 is below window + new rows = 3 + 1: keys that are seen would be"},
+           {"lk=9 cache=ring cache_rows=5 lq=3 window=3,0", "is below window + new rows = 3 + 3"},
+           {"lk=9 cache=ring cache_rows=2 lq=3 window=0,0", "is below window + new rows = 0 + 3"},
+           {"b=2 lk=9 seqlens_k=9,5 lq=3 seqlens_q=1,3 cache=ring cache_rows=4 window=3,0",
+            "is below window + new rows = 3 + 3"},
+           {"lk=9 cache=ring cache_rows=8 window=4611686018427387904,0",
+            "is below window + new rows = 4611686018427387904 + 1"},
+       })
+    expect_refused(refusal, "attention.decode ");
+}
+
+/// Neither time nor memory goes with the batch, which nothing but a list of lengths bounds.
+TEST(ProblemError, AHugeBatchOfADecodeCallTakesNoTime) {
+  constexpr const char* kBatch = "b=1125899906842624 ";  // 2^50
+  for (const char* keys :
+       {"d=1 lk=4", "lk=4 cache=ring cache_rows=2 window=1,0", "lk=4 cache=ring"})
+    expect_taken((std::string(kBatch) + keys).c_str());
+  expect_refused({"b=1125899906842624 lk=4 cache=paged page_size=4 pages=shared",
+                  "more pages than block_table can number"},
+                 "attention.decode ");
+  expect_refused({"b=1125899906842624 lq=4 lk=3", "sequence 0 has more new rows"},
+                 "attention.decode ");
+  expect_refused({"b=1125899906842624 lk=4 seqlens_k=4", "seqlens_k has 1 entries"},
+                 "attention.decode ");
+  // One page less than the limit, and the limit: (b + 1) * pages.
+  expect_taken("b=1023 lk=1048575 cache=paged page_size=1");
+  expect_refused(
+      {"b=1023 lk=1048576 cache=paged page_size=1", "more pages than block_table can number"},
+      "attention.decode ");
+}
+
+/// Every number of a decode call takes hostile values in pairs; sanitizers watch for overflow.
+TEST(ProblemError, TotalOnHostileNumbersOfDecode) {
+  using P = AttentionProblem;
+  using Field = std::int64_t P::*;
+  const Field fields[] = {&P::batch,       &P::num_heads, &P::num_kv_heads, &P::q_len,
+                          &P::kv_len,      &P::head_dim,  &P::v_head_dim,   &P::cache_rows,
+                          &P::window_left, &P::page_size, &P::num_splits,   &P::global_tokens};
+  const std::int64_t values[] = {kLeast, -1, 0, 1, 3, std::int64_t{1} << 31, kMost - 1, kMost};
+  int refused = 0, taken = 0;
+  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::ring, CacheKind::paged})
+    for (Field first : fields)
+      for (Field second : fields)
+        for (std::int64_t a : values)
+          for (std::int64_t b : values) {
+            P problem;
+            problem.operation = Operation::decode;
+            problem.head_dim = problem.v_head_dim = 4;
+            problem.kv_len = 3;
+            problem.cache = kind;
+            problem.pages = kind == CacheKind::paged ? PageOrder::shared : PageOrder::in_order;
+            problem.page_size = kind == CacheKind::paged ? 2 : 0;
+            problem.window_left = 1;
+            problem.*first = a;
+            problem.*second = b;
+            (problem_error(problem) ? refused : taken) += 1;
+            EXPECT_GE(tensor_bytes(problem), 0);
+          }
+  EXPECT_GT(refused, 5000);
+  EXPECT_GT(taken, 1000);
+  for (const std::int64_t value : {kLeast, std::int64_t{-1}, kMost}) {
+    P problem;
+    problem.operation = Operation::decode;
+    problem.batch = 2;
+    problem.kv_len = 3;
+    problem.seqlens_k = {3, value};
+    EXPECT_TRUE(problem_error(problem));
+    problem.seqlens_k = {};
+    problem.seqlens_q = {value, 1};
+    EXPECT_TRUE(problem_error(problem));
+  }
+  P problem;
+  problem.operation = Operation::decode;
+  problem.cache = static_cast<CacheKind>(7);
+  EXPECT_EQ(problem_error(problem), "cache is a number that stands for nothing");
+  problem.cache = CacheKind::paged;
+  problem.page_size = 1;
+  problem.pages = static_cast<PageOrder>(3);
+  EXPECT_EQ(problem_error(problem), "pages is a number that stands for nothing");
 }
 
 TEST(ProblemError, BlockSizesStayPlainWithoutBlocks) {

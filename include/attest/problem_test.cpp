@@ -133,6 +133,120 @@ TEST(TensorBytes, RopeTablesCoverEveryPosition) {
   EXPECT_EQ(tensor_bytes(problem) - without, 2 * 108 * 2 * 4 + 2 * 4);
 }
 
+AttentionProblem small_decode() {
+  AttentionProblem problem = small();
+  problem.operation = Operation::decode;
+  return problem;
+}
+
+TEST(CacheCapacity, IsTheLengthUnlessGivenAndNeverNone) {
+  AttentionProblem problem = small_decode();
+  EXPECT_EQ(cache_capacity(problem), 7);
+  problem.cache_rows = 9;
+  EXPECT_EQ(cache_capacity(problem), 9);
+  problem.cache_rows = 3;  // a ring
+  EXPECT_EQ(cache_capacity(problem), 3);
+  problem.cache_rows = problem.kv_len = 0;
+  EXPECT_EQ(cache_capacity(problem), 1);
+}
+
+TEST(PagesPerSequence, HoldTheCapacity) {
+  AttentionProblem problem = small_decode();
+  EXPECT_EQ(pages_per_sequence(problem), 0);
+  const struct {
+    std::int64_t rows, size, pages;
+  } kTable[] = {{7, 1, 7}, {7, 2, 4}, {7, 6, 2},         {7, 7, 1},         {7, 8, 1}, {8, 4, 2},
+                {9, 4, 3}, {1, 4, 1}, {kMost, kMost, 1}, {kMost, 1, kMost}, {0, 7, 1}, {0, 8, 1}};
+  for (const auto& [rows, size, pages] : kTable) {
+    problem.cache_rows = rows;
+    problem.page_size = size;
+    EXPECT_EQ(pages_per_sequence(problem), pages) << rows << " rows, pages of " << size;
+  }
+}
+
+TEST(CachedRows, AreThoseBeforeTheNewOnes) {
+  AttentionProblem problem = small_decode();
+  for (const std::int64_t b : {0, 1}) {
+    EXPECT_EQ(new_rows(problem, b), 5);
+    EXPECT_EQ(cached_rows(problem, b), 2);
+  }
+  problem.seqlens_k = {7, 5};
+  EXPECT_EQ(cached_rows(problem, 0), 2);
+  EXPECT_EQ(cached_rows(problem, 1), 0);
+  problem.seqlens_q = {0, 3};
+  EXPECT_EQ(new_rows(problem, 0), 0);
+  EXPECT_EQ(new_rows(problem, 1), 3);
+  EXPECT_EQ(cached_rows(problem, 0), 7);
+  EXPECT_EQ(cached_rows(problem, 1), 2);
+  problem.seqlens_k.clear();
+  EXPECT_EQ(cached_rows(problem, 1), 4);
+}
+
+TEST(SharedPages, AreThoseThatEverySequenceHasFilledBeforeTheCall) {
+  AttentionProblem problem = small_decode();
+  problem.kv_len = 11;  // six rows before the call
+  problem.cache = CacheKind::paged;
+  problem.page_size = 2;
+  for (const PageOrder order : {PageOrder::in_order, PageOrder::shuffled}) {
+    problem.pages = order;
+    EXPECT_EQ(shared_pages(problem), 0);
+  }
+  problem.pages = PageOrder::shared;
+  EXPECT_EQ(shared_pages(problem), 3);
+  problem.page_size = 4;
+  EXPECT_EQ(shared_pages(problem), 1);
+  problem.page_size = 6;
+  EXPECT_EQ(shared_pages(problem), 1);
+  problem.page_size = 7;
+  EXPECT_EQ(shared_pages(problem), 0);
+  problem.page_size = 2;
+  problem.seqlens_k = {11, 8};  // the second one has three
+  EXPECT_EQ(shared_pages(problem), 1);
+  problem.seqlens_q = {5, 0};  // the second one has eight, the first six
+  EXPECT_EQ(shared_pages(problem), 3);
+  problem.seqlens_k.clear();
+  EXPECT_EQ(shared_pages(problem), 3);
+  problem.batch = 0;
+  EXPECT_EQ(shared_pages(problem), 0);
+}
+
+TEST(ForwardOf, LeavesNothingOfADecodeCall) {
+  AttentionProblem problem = small_decode();
+  problem.seqlens_k = {7, 5};
+  const AttentionProblem forward = [&] {
+    AttentionProblem copy = problem;
+    copy.operation = Operation::forward;
+    return copy;
+  }();
+  problem.cache = CacheKind::paged;
+  problem.cache_rows = 9;
+  problem.page_size = 4;
+  problem.pages = PageOrder::shared;
+  problem.cache_rotated = true;
+  problem.num_splits = 2;
+  EXPECT_TRUE(forward_of(problem) == forward);
+}
+
+TEST(TensorBytes, CountsCachesPagesAndTables) {
+  AttentionProblem problem = small_decode();
+  const std::int64_t plain = tensor_bytes(forward_of(problem));
+  const std::int64_t row = 3 * (4 + 8) * 2;
+  EXPECT_GE(tensor_bytes(problem), plain + 2 * 7 * row + 2 * 4);
+  problem.cache_rows = 100;
+  EXPECT_GE(tensor_bytes(problem), plain + 2 * 100 * row + 2 * 4);
+  EXPECT_LE(tensor_bytes(problem), plain + 4 * 100 * row);
+  problem.cache = CacheKind::paged;
+  problem.page_size = 64;  // two pages each, and some that nobody has
+  EXPECT_GE(tensor_bytes(problem), plain + (2 * 2 + 1) * 64 * row + 2 * 2 * 4);
+  EXPECT_LE(tensor_bytes(problem), plain + 3 * 2 * 2 * 64 * row + 1000);
+  problem.batch = problem.cache_rows = kMost;
+  EXPECT_EQ(tensor_bytes(problem), kMost);
+  problem.batch = kMost;
+  problem.cache_rows = problem.page_size = 1;
+  problem.num_kv_heads = problem.num_heads = problem.q_len = problem.kv_len = 0;
+  EXPECT_GE(tensor_bytes(problem), 0);
+}
+
 TEST(TensorBytes, SaturatesAndNeverOverflows) {
   AttentionProblem problem = small();
   problem.batch = problem.q_len = problem.kv_len = kMost;
