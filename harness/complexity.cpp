@@ -89,7 +89,7 @@ std::uint64_t choices(const AttentionProblem& p) {
 std::uint64_t positions(const AttentionProblem& p) {
   std::uint64_t sum = 0;
   for (const auto* list : {&p.q_offset, &p.prefix_len, &p.seqlens_q, &p.seqlens_k, &p.left_pad_q,
-                           &p.left_pad_k, &p.cu_seqlens_q, &p.cu_seqlens_k})
+                           &p.left_pad_k, &p.cu_seqlens_q, &p.cu_seqlens_k, &p.positions})
     for (const std::int64_t entry : *list) sum += capped(std::abs(entry));
   return sum + capped(p.window_left + 1) + capped(p.window_right + 1) + capped(p.global_tokens) +
          capped(p.rope_dim) + capped(p.cache_rows) + capped(p.page_size) + capped(p.num_splits);

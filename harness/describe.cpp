@@ -44,7 +44,7 @@ std::string element_name(const std::string& tensor, std::size_t flat,
                          const std::array<std::int64_t, 4>& shape) {
   const auto i = coordinates(flat, shape);
   return tensor == "lse" ? fmt::format("lse[{},{},{}]", i[0], i[1], i[2])
-                         : fmt::format("o[{},{},{},{}]", i[0], i[1], i[2], i[3]);
+                         : fmt::format("{}[{},{},{},{}]", tensor, i[0], i[1], i[2], i[3]);
 }
 
 bool same(double left, double right) {
@@ -105,7 +105,7 @@ std::string index_ranges(const std::vector<std::int64_t>& indices, std::int64_t 
 std::string failure_pattern(const AttentionProblem& problem, const CaseResult& result) {
   if (!result.worst || result.failed_elements.empty()) return "";
   const std::string& tensor = result.worst->tensor;
-  if (tensor != "o" && tensor != "lse") return "";
+  if (tensor != "o" && tensor != "lse" && tensor != "y") return "";
   const auto shape = shape_of(problem, tensor);
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape) elements *= extent;
@@ -138,7 +138,7 @@ void describe(const CaseResult& result, const AttentionProblem& problem, CaseCon
   pattern = failure_pattern(problem, result);
   if (!result.worst) return;
   const Element& worst = *result.worst;
-  if ((worst.tensor == "o" || worst.tensor == "lse") &&
+  if ((worst.tensor == "o" || worst.tensor == "lse" || worst.tensor == "y") &&
       list_elements(result, problem, context, numbers))
     return;
   std::string index;

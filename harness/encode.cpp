@@ -102,6 +102,11 @@ void write_lists(const AttentionProblem& p, const Declaration& declaration, cons
   put(Slot::cu_seqlens_k, p.cu_seqlens_k);
   put(Slot::q_offset, p.q_offset);
   put(Slot::prefix_len, p.prefix_len);
+  if (p.operation != Operation::rope) return;
+  std::vector<std::int64_t> positions;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t i = 0; i < p.q_len; ++i) positions.push_back(row_position(p, b, i));
+  put(Slot::positions, positions);
 }
 
 /// What the caches hold before the call, and where the pages are. The rest stays poison, entries of
@@ -157,7 +162,8 @@ const RopeTables& rope_tables(const AttentionProblem& p) {
 }  // namespace
 
 AttentionProblem as_told(const AttentionProblem& problem, const Declaration& declaration) {
-  if (problem.operation == Operation::decode) return problem;
+  if (problem.operation == Operation::decode || problem.operation == Operation::rope)
+    return problem;
   const std::vector<Feature> used = features_of(problem);
   const bool matters = std::any_of(used.begin(), used.end(), [](Feature feature) {
     return feature == Feature::align_bottom_right || feature == Feature::align_top_left ||
@@ -199,6 +205,7 @@ PlacedScalars encode_scalars(const AttentionProblem& p, const Declaration& decla
     scalars.rope_dim = effective_rope_dim(p);
     scalars.rope_position = rope_positions(p).first;
   }
+  scalars.rope_inverse = p.rope_inverse;
   scalars.num_threads = num_threads;
   scalars.operation = static_cast<std::int32_t>(p.operation);
   scalars.num_splits = p.num_splits;
@@ -258,6 +265,7 @@ std::optional<std::string> shape_mismatch(const AttentionProblem& problem, const
     return fmt::format("the values of {} do not have the shape that the problem gives it",
                        name(slot));
   };
+  if (problem.operation == Operation::rope) return check(Slot::x, inputs.q);
   if (auto why = check(Slot::q, inputs.q)) return why;
   if (problem.operation == Operation::decode) {
     const auto whole = [&problem](const Dense<double>& rows, std::int64_t channels) {
@@ -302,6 +310,7 @@ void write_values(const AttentionProblem& problem, const AttentionInputs& inputs
                     readable_cells(problem, slot, tensor), inverted);
   };
   put_real(Slot::q, inputs.q);
+  put_real(Slot::x, inputs.q);
   if (problem.operation == Operation::decode) {
     put_real(Slot::k, new_rows_of(problem, inputs.k));
     put_real(Slot::v, new_rows_of(problem, inputs.v));

@@ -32,6 +32,10 @@ AttentionProblem to_backward(AttentionProblem problem, const Declaration& declar
 /// splits follow from the problem's seed.
 AttentionProblem to_decode(AttentionProblem problem, const Declaration& declaration);
 
+/// The rotary embedding of rows of these sizes, where the kernel has it as a component: how they
+/// are turned, and to which positions, follows from the problem's seed.
+AttentionProblem to_rope(AttentionProblem problem, const Declaration& declaration);
+
 /// (query, key, channel) triples over all heads: what a call costs.
 std::int64_t triples(const AttentionProblem& problem);
 

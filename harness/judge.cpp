@@ -243,7 +243,7 @@ void describe_hull(const Expected& expected, std::size_t flat, CaseResult& resul
 
 std::string_view name(Output output) {
   constexpr std::array<std::string_view, kNumOutputs> kNames{
-      "o", "lse", "dQ", "dK", "dV", "dBias", "dSlope", "dSink", "k_cache", "v_cache"};
+      "o", "lse", "dQ", "dK", "dV", "dBias", "dSlope", "dSink", "k_cache", "v_cache", "y"};
   return kNames[static_cast<std::size_t>(output)];
 }
 
@@ -258,7 +258,7 @@ CaseResult judge_values(const AttentionProblem& problem, const Expected& expecte
   const bool is_o = output == Output::o;
   const std::int64_t channels = is_o ? problem.v_head_dim : 1;
   const auto width = static_cast<std::size_t>(channels);
-  Tally tally({output,
+  Tally tally({shown_as(problem, output),
                is_o ? expected.o : expected.lse,
                {problem.batch, problem.num_heads, problem.q_len, channels},
                is_o ? 4 : 3},

@@ -40,13 +40,19 @@ enum class Output : std::uint8_t {
   d_sink,
   appended_k,  ///< the new rows in the cache of a decode call
   appended_v,
+  y,  ///< of a rotary embedding alone, judged as o
 };
-inline constexpr std::size_t kNumOutputs = 10;
+inline constexpr std::size_t kNumOutputs = 11;
 /// "o", "dQ", "k_cache": as reports call it.
 std::string_view name(Output output);
 std::optional<Output> parse_output(std::string_view text);
 constexpr Output output_of(Gradient gradient) {
   return static_cast<Output>(static_cast<int>(Output::d_q) + static_cast<int>(gradient));
+}
+
+/// As reports call it: the o of a rotary embedding alone is y.
+constexpr Output shown_as(const AttentionProblem& problem, Output output) {
+  return problem.operation == Operation::rope && output == Output::o ? Output::y : output;
 }
 
 /// Non-finite first, then value. `generic`: T_S < err <= T_M fails; else it warns.

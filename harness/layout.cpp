@@ -221,6 +221,26 @@ void form_caches(const AttentionProblem& p, CallForm& form) {
              {plan.pages_per_sequence, 1, 0, 0});
 }
 
+void form_rope_tables(const AttentionProblem& p, CallForm& form) {
+  const Element wide = p.dtype == DType::f64 ? Element::f64 : Element::f32;
+  const Extents shape{rope_positions(p).count, effective_rope_dim(p) / 2, 1, 1};
+  for (Slot slot : {Slot::rope_cos, Slot::rope_sin})
+    form[static_cast<std::size_t>(slot)] = make(slot, wide, 2, shape, {shape[1], 1, 0, 0});
+}
+
+/// The rotary embedding alone: y lies otherwise than x.
+void form_rope_call(const AttentionProblem& p, CallForm& form) {
+  const Element element = element_of(p.dtype);
+  const Extents shape{p.batch, p.num_heads, p.q_len, p.head_dim};
+  form[static_cast<std::size_t>(Slot::x)] =
+      make(Slot::x, element, 4, shape, strides_of(shape, p.layout));
+  form[static_cast<std::size_t>(Slot::y)] =
+      make(Slot::y, element, 4, shape, strides_of(shape, p.layout, kGapsOfO));
+  form[static_cast<std::size_t>(Slot::positions)] =
+      make(Slot::positions, Element::i32, 2, {p.batch, p.q_len, 1, 1}, {p.q_len, 1, 0, 0});
+  form_rope_tables(p, form);
+}
+
 /// Of what lies in each slot.
 SlotBytes bytes_of(const CallForm& form) {
   SlotBytes bytes{};
@@ -254,6 +274,10 @@ std::int64_t TensorForm::span() const {
 }
 
 PositionRange rope_positions(const AttentionProblem& problem) {
+  if (problem.operation == Operation::rope) {
+    const PositionSpan span = row_positions(problem);
+    return {span.first, span.count};
+  }
   std::int64_t first = INT64_MAX, end = INT64_MIN;
   const auto cover = [&](std::int64_t from, std::int64_t rows) {
     if (rows <= 0) return;
@@ -269,9 +293,13 @@ PositionRange rope_positions(const AttentionProblem& problem) {
 }
 
 CallForm call_form(const AttentionProblem& p, int alignment) {
+  CallForm form;
+  if (p.operation == Operation::rope) {
+    form_rope_call(p, form);
+    return form;
+  }
   const Element element = element_of(p.dtype);
   const Element wide = p.dtype == DType::f64 ? Element::f64 : Element::f32;
-  CallForm form;
   const auto at = [&form](Slot slot) -> TensorForm& {
     return form[static_cast<std::size_t>(slot)];
   };
@@ -309,11 +337,7 @@ CallForm call_form(const AttentionProblem& p, int alignment) {
   form_lists(p, form);
   if (p.operation == Operation::backward) form_gradients(p, form);
   if (p.operation == Operation::decode) form_caches(p, form);
-  if (p.rope != RopePairing::none) {
-    const Extents shape{rope_positions(p).count, effective_rope_dim(p) / 2, 1, 1};
-    for (Slot slot : {Slot::rope_cos, Slot::rope_sin})
-      at(slot) = make(slot, wide, 2, shape, {shape[1], 1, 0, 0});
-  }
+  if (p.rope != RopePairing::none) form_rope_tables(p, form);
   return form;
 }
 

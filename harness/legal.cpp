@@ -125,6 +125,7 @@ void mend_lengths(AttentionProblem& p) {
 }
 
 void mend_positions(AttentionProblem& p) {
+  if (p.operation == Operation::rope) return;
   const std::int64_t sequences = num_sequences(p);
   if (p.align == Align::q_offset)
     mend_list(p.q_offset, sequences, kInt32Min, kInt32Max, 0);
@@ -167,6 +168,31 @@ void mend_rope(AttentionProblem& p) {
   if (outside(p.rope_base)) p.rope_base = defaults.rope_base;
   if (outside(p.rope_scale)) p.rope_scale = 1;
   if (outside(p.rope_ntk) || effective_rope_dim(p) <= 2) p.rope_ntk = 1;
+}
+
+/// A rotary embedding alone has few fields, and a position for each row.
+void mend_rope_call(AttentionProblem& p) {
+  if (p.operation != Operation::rope) {
+    p.positions.clear();
+    p.rope_inverse = false;
+    return;
+  }
+  p = rope_alone(p);
+  p.head_dim = p.v_head_dim = std::max<std::int64_t>(p.head_dim, 2);
+  if (p.rope == RopePairing::none) p.rope = RopePairing::interleaved;
+  if (p.layout == Layout::kv_packed || p.layout == Layout::broadcast || p.layout == Layout::far)
+    p.layout = Layout::blhd;
+  p.q_len = std::min(p.q_len, kInt32Max);
+  constexpr std::int64_t kMostRows = std::int64_t{1} << 24;
+  if (std::ssize(p.positions) != saturating_multiply(p.batch, p.q_len)) p.positions.clear();
+  for (std::int64_t& entry : p.positions) entry = std::clamp(entry, kInt32Min, kInt32Max);
+  if (!p.positions.empty() || std::ssize(p.q_offset) != p.batch) p.q_offset.clear();
+  for (std::int64_t& entry : p.q_offset)
+    entry = std::clamp(entry, kInt32Min, std::max(kInt32Max - p.q_len, kInt32Min));
+  if (row_positions(p).count <= kMostRows) return;
+  p.positions.clear();
+  p.q_offset.clear();
+  p.q_len = std::min(p.q_len, kCutExtent);
 }
 
 void mend_t5(AttentionProblem& p) {
@@ -230,10 +256,13 @@ void repeat_on_pages(const AttentionProblem& p, std::vector<double>& values,
 void mend_qkv_literals(AttentionProblem& p) {
   Literal& given = p.literal;
   const auto fits_qk = [&] {
+    if (p.operation == Operation::rope)
+      return has_count(given.q, p.batch * p.num_heads * p.q_len * p.head_dim);
     return has_count(given.q, p.batch * p.num_heads * p.q_len * p.head_dim) &&
            has_count(given.k, p.batch * p.num_kv_heads * p.kv_len * p.head_dim);
   };
   const auto fits_v = [&] {
+    if (p.operation == Operation::rope) return true;
     return has_count(given.v, p.batch * p.num_kv_heads * p.kv_len * p.v_head_dim);
   };
   if (p.v_data == Family::list && !fits_v()) p.v_data = Family::gaussian;
@@ -399,9 +428,9 @@ void mend_families(AttentionProblem& p) {
 
 AttentionProblem mend(AttentionProblem problem) {
   for (auto* step :
-       {mend_names, mend_scalars, mend_dims, mend_rows_of_decode, mend_packing, mend_lengths,
-        mend_sequences_of_decode, mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5,
-        mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
+       {mend_names, mend_scalars, mend_dims, mend_rope_call, mend_rows_of_decode, mend_packing,
+        mend_lengths, mend_sequences_of_decode, mend_positions, mend_alibi, mend_rope, mend_cache,
+        mend_t5, mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   // A T5 bias shared by the batch where positions differ between sequences.
@@ -418,9 +447,9 @@ AttentionProblem mend(AttentionProblem problem) {
   problem.rope = RopePairing::none;
   problem.literal = {};
   for (auto* step :
-       {mend_dims, mend_rows_of_decode, mend_packing, mend_lengths, mend_sequences_of_decode,
-        mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5, mend_axes, mend_qkv_literals,
-        mend_other_literals, mend_backward, mend_families})
+       {mend_dims, mend_rope_call, mend_rows_of_decode, mend_packing, mend_lengths,
+        mend_sequences_of_decode, mend_positions, mend_alibi, mend_rope, mend_cache, mend_t5,
+        mend_axes, mend_qkv_literals, mend_other_literals, mend_backward, mend_families})
     step(problem);
   if (!problem_error(problem)) return problem;
   AttentionProblem plain;

@@ -33,9 +33,10 @@ Shape slope_shape(const AttentionProblem& p) {
   return {shared ? 1 : p.batch, p.num_heads, 1, 1};
 }
 
-void cut(std::vector<double>& values, const Shape& from, const Shape& to) {
+template <class T>
+void cut(std::vector<T>& values, const Shape& from, const Shape& to) {
   if (values.empty() || from == to) return;
-  std::vector<double> kept;
+  std::vector<T> kept;
   for (const std::int64_t extent : from)
     if (extent == 0) return;
   Shape at{};
@@ -124,6 +125,8 @@ AttentionProblem with_literal_data(const AttentionProblem& problem) {
 
 AttentionProblem with_cut_literals(const AttentionProblem& from, AttentionProblem edited) {
   const auto& to = edited;
+  if (edited.positions.size() == from.positions.size())
+    cut(edited.positions, {1, 1, from.batch, from.q_len}, {1, 1, to.batch, to.q_len});
   Literal& values = edited.literal;
   cut(values.q, {from.batch, from.num_heads, from.q_len, from.head_dim},
       {to.batch, to.num_heads, to.q_len, to.head_dim});

@@ -164,7 +164,8 @@ void fit_backward(AttentionProblem& p, const Declaration& declaration) {
 /// Another declared kind of cache, page size, form of keys.
 void fit_decode(AttentionProblem& p, const Declaration& declaration) {
   const CacheScope& cache = declaration.cache;
-  if (p.operation == Operation::forward && !declaration.forward) p.operation = Operation::decode;
+  if (p.operation == Operation::forward && !declaration.forward && cache.served())
+    p.operation = Operation::decode;
   if (p.operation != Operation::decode) return;
   if (!cache.served()) {
     p = forward_of(std::move(p));
@@ -181,6 +182,31 @@ void fit_decode(AttentionProblem& p, const Declaration& declaration) {
     p.layout = simplest_layout(declaration);
 }
 
+/// The rotary embedding where the kernel has nothing else, a declared pairing, and channels that
+/// can be turned.
+void fit_rope(AttentionProblem& p, const Declaration& declaration) {
+  if (p.operation == Operation::forward && !declaration.forward && !declaration.cache.served())
+    p.operation = Operation::rope;
+  if (p.operation != Operation::rope) return;
+  if (!declaration.rope.served) {
+    p = forward_of(std::move(p));
+    return;
+  }
+  if (!declaration.rope.inverse) p.rope_inverse = false;
+  const bool half = declaration.has(Feature::rope_half);
+  if (!half || (p.rope != RopePairing::half && !declaration.has(Feature::rope_interleaved)))
+    p.rope = half ? RopePairing::half : RopePairing::interleaved;
+  if (!declaration.has(Feature::rope_partial)) p.rope_dim = 0;
+  const auto turns = [&](std::int64_t dim) {
+    return dim >= 2 && contains(declaration.head_dims, dim) &&
+           (dim % 2 == 0 || declaration.has(Feature::rope_partial));
+  };
+  constexpr std::int64_t kFar = 4096;
+  for (std::int64_t off = 0; off < kFar && !turns(p.head_dim); ++off)
+    for (const std::int64_t dim : {p.head_dim + off, p.head_dim - off})
+      if (turns(dim)) p.head_dim = dim;
+}
+
 AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration) {
   problem.empty_output = declaration.empty_output;
   problem.empty_lse = declaration.empty_lse;
@@ -188,6 +214,7 @@ AttentionProblem fitted(AttentionProblem problem, const Declaration& declaration
   if (problem.layout == Layout::bhld) problem.layout = simplest_layout(declaration);
   fit_dims(problem, declaration);
   fit_backward(problem, declaration);
+  fit_rope(problem, declaration);
   fit_decode(problem, declaration);
   return mend(std::move(problem));
 }

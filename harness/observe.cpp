@@ -195,11 +195,13 @@ Observation observe_one(Subject& subject, const AttentionProblem& asked,
     }
     return seen;
   }
-  read(Slot::o, {seen.o, seen.o_bits, seen.o_junk});
+  read(problem.operation == Operation::rope ? Slot::y : Slot::o,
+       {seen.o, seen.o_bits, seen.o_junk});
   read(Slot::lse, {seen.lse, seen.lse_bits, seen.lse_junk});
   if (declaration.lse_base == LseBase::two)
     for (double& value : seen.lse) value *= std::numbers::ln2;
-  if (declaration.padding_row == PaddingRow::unspecified) blank_padding_rows(asked, seen);
+  if (declaration.padding_row == PaddingRow::unspecified && problem.operation != Operation::rope)
+    blank_padding_rows(asked, seen);
   return seen;
 }
 

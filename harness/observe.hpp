@@ -45,7 +45,7 @@ struct Observation {
   /// By Gradient; of a backward call, those that it asks for.
   std::array<SeenTensor, kNumGradients> gradients;
   /// Read back where the call returned ATTEST_OK, logical row-major. lse in natural logarithm
-  /// whatever the encoding.
+  /// whatever the encoding. Of a call of rope, o is y.
   std::vector<double> o, lse;
   /// The stored bits, widened to 64, same order: for laws that speak of bits.
   std::vector<std::uint64_t> o_bits, lse_bits;

@@ -38,6 +38,9 @@ const char* name(Slot slot) {
       "v_cache",
       "cache_len",
       "block_table",
+      "x",
+      "y",
+      "positions",
       "the workspace",
   };
   const int index = static_cast<int>(slot);

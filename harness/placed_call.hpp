@@ -9,7 +9,8 @@
 
 namespace attest {
 
-/// The tensors of attest_attention, in its order. One fixed slot between guard pages for each.
+/// The tensors of attest_attention, in its order, then those of a component. One fixed slot between
+/// guard pages for each.
 enum class Slot : std::uint8_t {
   q,
   k,
@@ -44,6 +45,9 @@ enum class Slot : std::uint8_t {
   v_cache,
   cache_len,
   block_table,
+  x,
+  y,
+  positions,
   workspace,
 };
 inline constexpr int kNumSlots = static_cast<int>(Slot::workspace) + 1;
@@ -70,7 +74,7 @@ struct PlacedScalars {
   std::int64_t num_splits;
   std::int32_t base, align, alibi, alibi_inside_softcap, rope, cache, cache_rotated, num_threads;
   std::int32_t operation;  ///< of the enum Operation
-  std::int32_t reserved;
+  std::int32_t rope_inverse;
 };
 
 struct PlacedCall {

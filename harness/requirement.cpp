@@ -38,6 +38,7 @@ std::optional<std::string> skipped(const Requirement& requirement, const Declara
       case Operation::forward: return declaration.forward;
       case Operation::backward: return declaration.backward.served;
       case Operation::decode: return declaration.cache.served();
+      case Operation::rope: return declaration.rope.served;
     }
     return true;
   };
@@ -47,13 +48,19 @@ std::optional<std::string> skipped(const Requirement& requirement, const Declara
 
 bool register_requirement(Requirement requirement) {
   auto& all = registry();
-  if (!requirement.of_decode.empty()) {
-    Requirement of_decode = requirement;
-    of_decode.id = std::exchange(of_decode.of_decode, {});
-    of_decode.operation = Operation::decode;
-    of_decode.sentence = "of a decode call: " + requirement.sentence;
-    register_requirement(std::move(of_decode));
-  }
+  const auto add_twin = [&requirement](const std::string& id, Operation operation,
+                                       const char* of_what) {
+    if (id.empty()) return;
+    Requirement twin = requirement;
+    twin.id = id;
+    twin.of_decode.clear();
+    twin.of_rope.clear();
+    twin.operation = operation;
+    twin.sentence = of_what + requirement.sentence;
+    register_requirement(std::move(twin));
+  };
+  add_twin(requirement.of_decode, Operation::decode, "of a decode call: ");
+  add_twin(requirement.of_rope, Operation::rope, "of the rotary embedding alone: ");
   const auto place = std::lower_bound(
       all.begin(), all.end(), requirement,
       [](const Requirement& left, const Requirement& right) { return left.id < right.id; });

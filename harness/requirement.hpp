@@ -86,6 +86,8 @@ struct Requirement {
   /// Also registered under this id as a requirement of decode calls, "" = not: what it says of o
   /// and lse then speaks of them.
   std::string of_decode = {};
+  /// The same of calls of the rotary embedding alone: o is y, and there is no lse.
+  std::string of_rope = {};
 
   /// Else it looks at the shared problems.
   bool has_own_problems() const { return draw || adapt; }

@@ -18,6 +18,7 @@
 #include "harness/findings.hpp"
 #include "harness/journal.hpp"
 #include "harness/machine_info.hpp"
+#include "harness/measure_cache.hpp"
 #include "harness/measure_memory.hpp"
 #include "harness/tally.hpp"
 #include "harness/unit.hpp"
@@ -336,6 +337,10 @@ void Run::measure(Record& record) {
               fmt::format("the memory of '{}' was not measured: {}", print_case(call), trouble);
           return;
         }
+        std::string of_caches;
+        record.kv_cache = measure_caches(*worker.subject, {.cpu_seconds = 10}, of_caches);
+        if (!of_caches.empty())
+          record.notes.push_back("the bytes of a cache were not measured: " + of_caches);
       });
   if (!trouble.empty()) record.notes.push_back(trouble);
 }

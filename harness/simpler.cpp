@@ -56,6 +56,9 @@ std::vector<std::vector<std::int64_t>*> per_sequence_lists(AttentionProblem& p) 
 }
 
 void keep_sequences(AttentionProblem& p, std::int64_t first, std::int64_t count) {
+  if (!p.positions.empty())
+    p.positions = std::vector<std::int64_t>(p.positions.begin() + first * p.q_len,
+                                            p.positions.begin() + (first + count) * p.q_len);
   p.batch = count;
   for (auto* list : per_sequence_lists(p))
     if (!list->empty())

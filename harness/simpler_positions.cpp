@@ -96,7 +96,8 @@ void positions_down(Steps& steps) {
   bound_down(steps, &AttentionProblem::num_splits);
   for (auto list :
        {&AttentionProblem::seqlens_q, &AttentionProblem::seqlens_k, &AttentionProblem::left_pad_q,
-        &AttentionProblem::left_pad_k, &AttentionProblem::q_offset, &AttentionProblem::prefix_len})
+        &AttentionProblem::left_pad_k, &AttentionProblem::q_offset, &AttentionProblem::prefix_len,
+        &AttentionProblem::positions})
     entries_down(steps, list);
 }
 

@@ -90,9 +90,11 @@ std::vector<WorkUnit> plan_units(const std::vector<const Requirement*>& requirem
     if (!requirement->has_own_problems())
       shared[given ? 0 : static_cast<std::size_t>(requirement->operation)] = true;
   // A backward call costs as much as three forward ones, and needs one before it. Decoding is the
-  // whole of some kernels.
+  // whole of some kernels, and so is a component.
   const auto period = [&shared](Operation operation) -> std::int64_t {
     if (operation == Operation::backward) return 5;
+    const bool alone = !shared[0] && !shared[static_cast<std::size_t>(Operation::decode)];
+    if (operation == Operation::rope) return alone ? 1 : 4;
     return operation == Operation::decode && shared[0] ? 3 : 1;
   };
   const auto add = [&](int stream, std::int64_t index) {
@@ -122,6 +124,8 @@ AttentionProblem drawn_for(const Requirement& owner, const Declaration& declarat
   const bool of_forward = !owner.draw || problem.operation == Operation::forward;
   if (owner.operation == Operation::decode && of_forward)
     return to_decode(std::move(problem), declaration);
+  if (owner.operation == Operation::rope && of_forward)
+    return to_rope(std::move(problem), declaration);
   return problem;
 }
 
@@ -132,6 +136,7 @@ AttentionProblem drawn_shared(Operation operation, const Declaration& declaratio
     case Operation::backward:
       return to_backward(draw(declaration, seed, "backward", index), declaration);
     case Operation::decode: return to_decode(draw(declaration, seed, "decode", index), declaration);
+    case Operation::rope: return to_rope(draw(declaration, seed, "rope", index), declaration);
   }
   return draw(declaration, seed, "shared", index);
 }

@@ -41,6 +41,8 @@ constexpr Switch kSwitches[] = {
     {[](const P& p) { return p.rope_dim != 0; }, [](P& p) { p.rope_dim = 0; }},
     {[](const P& p) { return p.rope_scale != 1; }, [](P& p) { p.rope_scale = 1; }},
     {[](const P& p) { return p.rope_ntk != 1; }, [](P& p) { p.rope_ntk = 1; }},
+    {[](const P& p) { return p.rope_inverse; }, [](P& p) { p.rope_inverse = false; }},
+    {[](const P& p) { return !p.positions.empty(); }, [](P& p) { p.positions.clear(); }},
     {[](const P& p) { return p.rope != RopePairing::none; },
      [](P& p) { p.rope = RopePairing::none; }},
     {[](const P& p) { return p.softcap != 0; }, [](P& p) { p.softcap = 0; }},

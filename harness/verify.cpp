@@ -76,10 +76,10 @@ void compare_far_row(const Region& region, const std::byte* was, const std::byte
     add_once(changes.writes_outside, fmt::format("write, beside a row of {}", name(region.slot)));
 }
 
-/// What the call writes: gradients, or o and lse.
+/// What the call writes: gradients, or o and lse, or y.
 bool is_output(const CallForm& form, Slot slot) {
   if (form[static_cast<std::size_t>(Slot::d_o)].present) return is_gradient(slot);
-  return slot == Slot::o || slot == Slot::lse;
+  return slot == Slot::o || slot == Slot::lse || slot == Slot::y;
 }
 
 }  // namespace

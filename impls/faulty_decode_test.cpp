@@ -72,7 +72,7 @@ std::vector<const attest_fault*> decoding(bool honest) {
     if ((f->honest != 0) != honest) continue;
     Loaded kernel(faulty_path(), f->id + ("." + split(f->dtypes).front()));
     const std::string declaration = kernel.plugin().declaration;
-    if (declaration.find(" forward=none ") != std::string::npos) found.push_back(f);
+    if (declaration.find(" cache=") != std::string::npos) found.push_back(f);
   }
   return found;
 }

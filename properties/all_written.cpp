@@ -16,11 +16,11 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
         unwritten(is_o ? first.o_junk : first.lse_junk, is_o ? second.o_junk : second.lse_junk);
     if (missing.empty()) continue;
     const double actual = is_o ? second.o[missing[0]] : second.lse[missing[0]];
-    CaseResult result =
-        element_failure(problem, output, missing[0], 0, actual, Reason::unwritten,
-                        std::to_string(missing.size()) + " of " +
-                            std::to_string(is_o ? first.o.size() : first.lse.size()) +
-                            " elements of " + (is_o ? "o" : "lse") + " are left unwritten");
+    CaseResult result = element_failure(
+        problem, output, missing[0], 0, actual, Reason::unwritten,
+        std::to_string(missing.size()) + " of " +
+            std::to_string(is_o ? first.o.size() : first.lse.size()) + " elements of " +
+            std::string(name(shown_as(problem, output))) + " are left unwritten");
     result.elements_failed = static_cast<std::int64_t>(missing.size());
     for (const std::size_t flat : missing)
       if (result.failed_elements.size() < 4096 && flat != missing[0])
@@ -37,6 +37,7 @@ ATTEST_REQUIREMENT(all_written, {
                                     .sentence = "every element of every wanted output is written",
                                     .check = check,
                                     .of_decode = "CACHE-WRITTEN",
+                                    .of_rope = "ROPE-WRITTEN",
                                 });
 
 }  // namespace

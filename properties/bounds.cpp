@@ -26,6 +26,7 @@ ATTEST_REQUIREMENT(
             "end, nor written between their elements",
         .check = check,
         .of_decode = "CACHE-BOUNDS",
+        .of_rope = "ROPE-BOUNDS",
     });
 
 }  // namespace

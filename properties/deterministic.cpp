@@ -25,6 +25,7 @@ ATTEST_REQUIREMENT(deterministic, {
                                       .skip = skip,
                                       .check = check,
                                       .of_decode = "CACHE-RUN",
+                                      .of_rope = "ROPE-RUN",
                                   });
 
 }  // namespace

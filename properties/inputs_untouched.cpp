@@ -22,6 +22,7 @@ ATTEST_REQUIREMENT(inputs_untouched, {
                                          .sentence = "no byte of an input is modified",
                                          .check = check,
                                          .of_decode = "CACHE-UNTOUCHED",
+                                         .of_rope = "ROPE-INPUTS",
                                      });
 
 }  // namespace

@@ -46,6 +46,7 @@ ATTEST_REQUIREMENT(inv_threads,
                        .check = check,
                        .share = 20,
                        .of_decode = "CACHE-THREADS",
+                       .of_rope = "ROPE-THREADS",
                    });
 
 }  // namespace

@@ -36,6 +36,7 @@ ATTEST_REQUIREMENT(
                     "slack) change no bit of the result, whatever they hold",
         .check = check,
         .of_decode = "CACHE-NEVER-READ",
+        .of_rope = "ROPE-NEVER-READ",
     });
 
 }  // namespace

@@ -18,6 +18,7 @@ ATTEST_REQUIREMENT(
         .sentence = "every element of o lies within its derived tolerance of the exact value",
         .check = check,
         .of_decode = "CACHE-O",
+        .of_rope = "ROPE-ORACLE",
     });
 
 }  // namespace

@@ -35,6 +35,7 @@ std::vector<std::int64_t> output_shape(const AttentionProblem& p, Output output)
             stored.k ? p.kv_len : 1};
   };
   switch (output) {
+    case Output::y:
     case Output::o: return {p.batch, p.num_heads, p.q_len, p.v_head_dim};
     case Output::lse: return {p.batch, p.num_heads, p.q_len};
     case Output::d_q: return {p.batch, p.num_heads, p.q_len, p.head_dim};
@@ -72,7 +73,7 @@ std::optional<CaseResult> judge_pair(CaseContext& context, const AttentionProble
 }
 
 std::string element_name(const AttentionProblem& problem, Output output, std::size_t flat) {
-  std::string text(name(output));
+  std::string text(name(shown_as(problem, output)));
   text += '[';
   const char* separator = "";
   for (const std::int64_t i : output_index(problem, output, flat)) {
@@ -91,7 +92,7 @@ CaseResult element_failure(const AttentionProblem& problem, Output output, std::
   result.elements_failed = 1;
   result.failed_elements = {static_cast<std::uint32_t>(flat)};
   Element element;
-  element.tensor = name(output);
+  element.tensor = name(shown_as(problem, output));
   element.index = output_index(problem, output, flat);
   element.expected = expected;
   element.actual = actual;

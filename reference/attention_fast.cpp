@@ -7,6 +7,7 @@
 
 #include "reference/alibi.hpp"
 #include "reference/backward_fast.hpp"
+#include "reference/rope_alone.hpp"
 #include "reference/row_kind.hpp"
 #include "reference/row_terms.hpp"
 #include "reference/tolerance.hpp"
@@ -321,6 +322,7 @@ void allocate(const AttentionProblem& problem, const OracleOptions& options, Exp
 
 Expected expect(const AttentionProblem& problem, const AttentionInputs& inputs,
                 const PrecisionProfile& profile, const OracleOptions& options) {
+  if (problem.operation == Operation::rope) return expect_rope(problem, inputs, profile);
   thread_local Workspace work;
   OracleCall call{problem,
                   inputs,

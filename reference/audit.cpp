@@ -79,6 +79,14 @@ void audit_row(const AttentionProblem& problem, const AttentionInputs& inputs,
   ++audit.rows;
 
   const RowKind kind = expected.rows[row];
+  if (problem.operation == Operation::rope) {
+    if (kind == RowKind::unspecified) return;
+    const std::vector<ExactNumber> exact = definition_rope_row(problem, inputs, b, h, i);
+    for (std::size_t c = 0; c < exact.size(); ++c)
+      auditor.compare(expected.o, row * exact.size() + c, exact[c], true,
+                      "y[" + std::to_string(c) + "]");
+    return;
+  }
   if (kind == RowKind::outside_domain) return;
   const ExactRow exact = definition_row(problem, inputs, b, h, i);
   if (kind != exact.kind) {
@@ -121,8 +129,11 @@ void audit_rows(const AttentionProblem& problem, const AttentionInputs& inputs,
     const std::int64_t i = row % problem.q_len;
     const std::int64_t h = row / problem.q_len % problem.num_heads;
     const std::int64_t b = row / problem.q_len / problem.num_heads;
-    const auto row_pairs = static_cast<std::int64_t>(
-        visible_keys(problem, inputs, rows_of(problem, b), b, h, i).size());
+    const auto row_pairs =
+        problem.operation == Operation::rope
+            ? std::int64_t{1}
+            : static_cast<std::int64_t>(
+                  visible_keys(problem, inputs, rows_of(problem, b), b, h, i).size());
     const std::int64_t positions = std::min(new_positions, row_pairs + 1);
     const std::int64_t cost = row_pairs + positions * position_cost;
     if (pairs + cost > max_pairs) continue;

@@ -154,6 +154,23 @@ ExactRow definition_row_second_opinion(const AttentionProblem& problem,
   return exact_row(forward_row<BinFloat50>(problem, inputs, rows_of(problem, b), b, h, i), true);
 }
 
+std::vector<ExactNumber> definition_rope_row(const AttentionProblem& problem,
+                                             const AttentionInputs& inputs, std::int64_t b,
+                                             std::int64_t h, std::int64_t i) {
+  using T = Mpfr50;
+  free_caches_with_thread();
+  std::vector<Rotation<T>> pairs =
+      cached_rotations<T>(rope_parameters(problem), row_position(problem, b, i));
+  if (problem.rope_inverse)
+    for (Rotation<T>& pair : pairs) pair.sin = -pair.sin;
+  std::vector<T> row;
+  for (std::int64_t c = 0; c < problem.head_dim; ++c) row.emplace_back(inputs.q.at(b, h, i, c));
+  rotate(row, problem.rope, pairs);
+  std::vector<ExactNumber> exact;
+  for (const T& x : row) exact.push_back(exact_number(x, true));
+  return exact;
+}
+
 RealTensors<ExactNumber> definition_gradients(const AttentionProblem& problem,
                                               const AttentionInputs& inputs) {
   free_caches_with_thread();

@@ -40,6 +40,11 @@ ExactRow definition_row_second_opinion(const AttentionProblem& problem,
 RealTensors<ExactNumber> definition_gradients(const AttentionProblem& problem,
                                               const AttentionInputs& inputs);
 
+/// Row (b, h, i) of y of a rotary embedding alone, at 50 digits.
+std::vector<ExactNumber> definition_rope_row(const AttentionProblem& problem,
+                                             const AttentionInputs& inputs, std::int64_t b,
+                                             std::int64_t h, std::int64_t i);
+
 /// Every intermediate of one row, for `attest explain`. Entries of invisible keys hold what they
 /// would have been.
 struct RowTrace {

@@ -156,6 +156,19 @@ void fields(Visitor& visit, S& memory) {
   visit("extra_bytes", memory.extra_bytes);
 }
 
+template <class Visitor, MaybeConst<CacheMemory> S>
+void fields(Visitor& visit, S& cache) {
+  visit("heads", cache.heads);
+  visit("case", cache.case_line);
+  visit("num_heads", cache.num_heads);
+  visit("num_kv_heads", cache.num_kv_heads);
+  visit("head_dim", cache.head_dim);
+  visit("rows", cache.rows);
+  visit("dtype", cache.dtype);
+  visit("expected_bytes", cache.expected_bytes);
+  visit("written_bytes", cache.written_bytes);
+}
+
 template <class Visitor, MaybeConst<Scope> S>
 void fields(Visitor& visit, S& scope) {
   visit("dtypes", scope.dtypes);
@@ -245,6 +258,7 @@ void fields(Visitor& visit, S& record) {
   visit("ratios", record.ratios);
   visit("audit", record.audit);
   visit("memory", record.memory);
+  visit("kv_cache", record.kv_cache);
   visit("expectations", record.expectations);
   visit("notes", record.notes);
   visit("baseline", record.baseline);

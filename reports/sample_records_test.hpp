@@ -150,6 +150,15 @@ inline Record conformant_sample() {
                     .kv_len = 8192,
                     .tensor_bytes = 16'809'984,
                     .extra_bytes = 11'360'304}};
+  record.kv_cache = {{.heads = "GQA",
+                      .case_line = "attention.decode hq=32 hkv=8 lq=128 lk=256 d=128",
+                      .num_heads = 32,
+                      .num_kv_heads = 8,
+                      .head_dim = 128,
+                      .rows = 256,
+                      .dtype = "f32",
+                      .expected_bytes = 2'097'152,
+                      .written_bytes = 2'097'152}};
   return record;
 }
 
@@ -423,6 +432,9 @@ inline Record hostile_sample() {
   record.requirements[0].by_dtype[poison] = {.fail = 1};
   record.memory[0].operation = poison;
   record.memory[0].case_line = poison;
+  record.kv_cache[0].heads = poison;
+  record.kv_cache[0].case_line = poison;
+  record.kv_cache[0].dtype = poison;
   record.baseline.path = poison;
   record.baseline.gone = {poison};
   record.demands[1].line = poison;

@@ -279,6 +279,19 @@ std::vector<std::string> memory_sentences(const Record& record) {
   return sentences;
 }
 
+std::vector<std::string> cache_sentences(const Record& record) {
+  std::vector<std::string> sentences;
+  for (const CacheMemory& cache : record.kv_cache) {
+    std::string sentence = fmt::format(
+        "{} ({} key/value heads of {}, {} rows, {}) {}", plain(cache.heads), cache.num_kv_heads,
+        cache.head_dim, grouped(cache.rows), plain(cache.dtype), bytes_text(cache.written_bytes));
+    if (cache.written_bytes != cache.expected_bytes)
+      sentence += fmt::format(" where 2 T Hkv D s is {}", bytes_text(cache.expected_bytes));
+    sentences.push_back(std::move(sentence));
+  }
+  return sentences;
+}
+
 std::string audit_sentence(const Audit& audit) {
   if (audit.rows == 0) return "no row was recomputed by the definition";
   std::string text = fmt::format(

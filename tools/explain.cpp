@@ -106,7 +106,9 @@ std::optional<Answer> ask(const Request& request, const AttentionInputs& inputs)
   CallOptions options;
   options.limits = call_limits(request.problem);
   Answer answer;
-  answer.seen = observe(*subject, forward_of(request.problem), inputs, options);
+  const bool is_rope = request.problem.operation == Operation::rope;
+  answer.seen =
+      observe(*subject, is_rope ? request.problem : forward_of(request.problem), inputs, options);
   if (!came_back(*subject, answer.seen.call)) return std::nullopt;
   if (request.problem.operation == Operation::backward) {
     AttentionInputs whole = inputs;
@@ -290,6 +292,39 @@ void print_row(const AttentionProblem& p, const AttentionInputs& inputs, const R
   print_outputs(p, trace, row, answer);
 }
 
+/// One row of a rotary embedding alone, pair by pair.
+void print_turned_row(const AttentionProblem& p, const AttentionInputs& inputs, const Row& row,
+                      const std::optional<Answer>& answer) {
+  const std::int64_t position = row_position(p, row.b, row.i);
+  fmt::print("\nsequence {}, head {}, row {}: turned {}to position {}\n", row.b, row.h, row.i,
+             p.rope_inverse ? "back from " : "", position);
+  const std::vector<RopeAngle> angles = rope_angles(p, position);
+  const std::vector<ExactNumber> exact = definition_rope_row(p, inputs, row.b, row.h, row.i);
+  const bool interleaved = p.rope == RopePairing::interleaved;
+  std::vector<std::vector<std::string>> table{{"channel", "pair", "cos", "sin", "x", "expected"}};
+  if (answer)
+    for (const char* title : {"got", "tolerance", "err/T", ""}) table.front().emplace_back(title);
+  for (std::size_t c = 0; c < exact.size() && c < kMostChannels; ++c) {
+    const std::size_t pair = interleaved ? c / 2 : c % angles.size();
+    const bool turned = c < 2 * angles.size();
+    table.push_back({std::to_string(c), turned ? std::to_string(pair) : "-",
+                     turned ? number(angles[pair].cos_high) : "",
+                     turned ? number(angles[pair].sin_high) : "",
+                     number(inputs.q.at(row.b, row.h, row.i, static_cast<std::int64_t>(c))),
+                     fmt::format("{:.17g}", exact[c].high)});
+    if (!answer) continue;
+    const std::size_t flat = inputs.q.index(row.b, row.h, row.i, static_cast<std::int64_t>(c));
+    const double got = answer->seen.o[flat], tolerance = tolerance_of(answer->expected.o, flat);
+    const double r = ratio(exact[c].high, got, tolerance);
+    for (const std::string& cell : {fmt::format("{:.17g}", got), fmt::format("{:.3g}", tolerance),
+                                    fmt::format("{:.3g}", r), std::string(r > 1 ? "wrong" : "")})
+      table.back().push_back(cell);
+  }
+  print_table(table);
+  if (exact.size() > kMostChannels)
+    fmt::print("  the first {} of {} channels\n", kMostChannels, exact.size());
+}
+
 /// The first elements of every gradient; of a larger one those that are farthest off.
 void print_gradients(const AttentionProblem& p, const AttentionInputs& inputs,
                      const std::optional<Answer>& answer) {
@@ -342,15 +377,16 @@ ExitCode run(const Arguments& arguments) {
   std::optional<Row> wanted;
   if (arguments.has("--row")) wanted = read_row(arguments.value("--row"), p);
   fmt::print("{}\n", print_case(p));
-  fmt::print("scale {}\n", print_number(effective_scale(p)));
+  const bool is_rope = p.operation == Operation::rope;
+  if (!is_rope) fmt::print("scale {}\n", print_number(effective_scale(p)));
   const AttentionInputs inputs = make_inputs(p);
   const std::optional<Answer> answer = ask(request, inputs);
   if (num_rows(p) == 0) {
-    fmt::print("no query row: nothing to compute\n");
+    fmt::print("no {}row: nothing to compute\n", is_rope ? "" : "query ");
     return ExitCode::conformant;
   }
   for (const Row& row : wanted ? std::vector<Row>{*wanted} : rows_to_show(p, answer))
-    print_row(p, inputs, row, answer);
+    is_rope ? print_turned_row(p, inputs, row, answer) : print_row(p, inputs, row, answer);
   if (p.operation == Operation::backward) print_gradients(p, inputs, answer);
   return ExitCode::conformant;
 }

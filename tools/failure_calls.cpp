@@ -215,6 +215,7 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
   call.alignment = subject->alignment();
   call.lse_in_log2 = subject->declaration().lse_base == LseBase::two;
   call.refuse = failure.reason == Reason::wrong_accept;
+  if (problem->operation == Operation::rope) return std::nullopt;  // no program calls components
   Watched watched(*subject, problem->operation, call);
   CaseContext context(watched);
   context.limits = call_limits(*problem);

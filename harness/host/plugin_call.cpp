@@ -11,6 +11,7 @@ namespace attest {
 namespace {
 
 constexpr int kMaxKernels = 10000;  // a chain of `next` longer than this is a ring
+constexpr std::int32_t kRope = 3;   // of the enum Operation
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 // Around the workspace; what lies farther off is guarded by the end that it stands against.
 constexpr std::uint64_t kWorkspaceMargin = kPageBytes;
@@ -170,9 +171,28 @@ attest_context make_context(const PlacedCall& call, char* message) {
   return context;
 }
 
+/// The rotary embedding by itself, as named tensors and scalars.
+attest_status call_rope(const LoadedPlugin& loaded, CallTensors& tensors, const PlacedCall& call,
+                        attest_context* context) {
+  const attest_named_tensor inputs[] = {{"x", tensor(tensors, call, Slot::x)},
+                                        {"positions", tensor(tensors, call, Slot::positions)},
+                                        {"cos", tensor(tensors, call, Slot::rope_cos)},
+                                        {"sin", tensor(tensors, call, Slot::rope_sin)}};
+  const attest_named_tensor outputs[] = {{"y", tensor(tensors, call, Slot::y)}};
+  const PlacedScalars& s = call.scalars;
+  const attest_named_scalar scalars[] = {
+      {"pairing", 0, 0, s.rope, 0},         {"rope_dim", 0, 0, s.rope_dim, 0},
+      {"inverse", 0, 0, s.rope_inverse, 0}, {"rope_position", 0, 0, s.rope_position, 0},
+      {"base", 1, 0, 0, s.rope_base},       {"scale", 1, 0, 0, s.rope_scale},
+      {"ntk", 1, 0, 0, s.rope_ntk}};
+  return loaded.plugin.component(loaded.state, "rope", inputs, sizeof inputs / sizeof inputs[0],
+                                 outputs, sizeof outputs / sizeof outputs[0], scalars,
+                                 sizeof scalars / sizeof scalars[0], context);
+}
+
 struct OfferedOperation {
   const char* name;
-  decltype(attest_plugin::forward) function;  ///< NULL: not offered
+  decltype(attest_plugin::forward) function;  ///< NULL: not offered, or a component
 };
 
 /// In the order of the enum Operation.
@@ -180,6 +200,7 @@ OfferedOperation operation_of(const attest_plugin& plugin, const PlacedCall& cal
   switch (call.scalars.operation) {
     case 1: return {"backward", plugin.backward};
     case 2: return {"decode", plugin.decode};
+    case kRope: return {"rope", nullptr};
     default: return {"forward", plugin.forward};
   }
 }
@@ -218,7 +239,8 @@ bool open_plugin(const attest_plugin* first, const char* kernel, LoadedPlugin& l
   if (!first) return fail(reply, LoadProblem::null_entry, 0, "");
   attest_plugin& plugin = loaded.plugin;
   if (!find_kernel(first, kernel, plugin, reply)) return false;
-  if (!plugin.forward && !plugin.decode) return fail(reply, LoadProblem::no_forward, 0, "");
+  if (!plugin.forward && !plugin.decode && !plugin.component)
+    return fail(reply, LoadProblem::no_forward, 0, "");
   if (!copy_text("name", plugin.name, reply.name, reply) ||
       !copy_text("version", plugin.version, reply.version, reply) ||
       !copy_text("declaration", plugin.declaration ? plugin.declaration : "", reply.declaration,
@@ -255,7 +277,8 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
   reply.workspace_bytes = 0;
   cpu_before_ns = process_cpu_ns();
   const OfferedOperation offered = operation_of(plugin, call);
-  if (!offered.function) {
+  const bool is_component = call.scalars.operation == kRope;
+  if (is_component ? !plugin.component : !offered.function) {
     reply.status = ATTEST_UNSUPPORTED;
     snprintf(reply.message, sizeof reply.message, "the plug-in offers no %s", offered.name);
     reply.cpu_ns = 0;
@@ -263,7 +286,7 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
   }
 
   void* plan = nullptr;
-  if (plugin.plan) {
+  if (plugin.plan && !is_component) {
     stage = Stage::planning;
     attest_context context = make_context(call, message);
     reply.status =
@@ -284,7 +307,8 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
     }
     message[0] = '\0';
     stage = Stage::running;
-    reply.status = offered.function(loaded.state, plan, &problem, &context);
+    reply.status = is_component ? call_rope(loaded, tensors, call, &context)
+                                : offered.function(loaded.state, plan, &problem, &context);
   }
   if (plan && plugin.drop) {
     stage = Stage::closing;

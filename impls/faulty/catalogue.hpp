@@ -69,12 +69,18 @@ concept Decodes = requires(Kind kernel, const attest_attention& problem, const S
   kernel.serve_decode(problem, sizes, context);
 };
 
+/// A kind of RopeSteps.
+template <class Kind>
+concept Turns = requires(Kind kernel, const RopeCall& call, const Context& context) {
+  kernel.serve_rope(call, context);
+};
+
 /// One kernel: a kind of Stepwise that serves its one type.
 template <class Kind>
 class Planted : public Kernel {
  public:
   void forward(const attest_attention& problem, const Context& context) override {
-    if constexpr (Decodes<Kind>) {
+    if constexpr (Decodes<Kind> || Turns<Kind>) {
       Kernel::forward(problem, context);
     } else {
       Kind kernel;
@@ -99,6 +105,15 @@ class Planted : public Kernel {
       Kernel::decode(problem, context);
     }
   }
+  void rope(const RopeCall& call, const Context& context) override {
+    if constexpr (Turns<Kind>) {
+      check_served(dtype_of(call.x->dtype));
+      Kind kernel;
+      kernel.serve_rope(call, context);
+    } else {
+      Kernel::rope(call, context);
+    }
+  }
   std::unique_ptr<Plan> plan(const std::string&, const attest_attention& problem,
                              const Context&) override {
     auto plan = std::make_unique<Plan>();
@@ -108,12 +123,16 @@ class Planted : public Kernel {
 
  private:
   static const Sizes& served(const Sizes& sizes) {
-    bool served = false;
-    with_storage(sizes.dtype, [&](auto storage) {
-      served = std::is_same_v<typename Kind::StorageType, decltype(storage)>;
-    });
-    if (!served) throw Unsupported("this kernel serves another element type");
+    check_served(sizes.dtype);
     return sizes;
+  }
+  static void check_served(std::optional<DType> dtype) {
+    bool served = false;
+    if (dtype)
+      with_storage(*dtype, [&](auto storage) {
+        served = std::is_same_v<typename Kind::StorageType, decltype(storage)>;
+      });
+    if (!served) throw Unsupported("this kernel serves another element type");
   }
 };
 
@@ -134,6 +153,9 @@ class PlantedInAllTypes : public Kernel {
   void decode(const attest_attention& problem, const Context& context) override {
     kernel_for(problem)->decode(problem, context);
   }
+  void rope(const RopeCall& call, const Context& context) override {
+    kernel_of(dtype_of(call.x->dtype))->rope(call, context);
+  }
   std::unique_ptr<Plan> plan(const std::string& operation, const attest_attention& problem,
                              const Context& context) override {
     return kernel_for(problem)->plan(operation, problem, context);
@@ -141,7 +163,9 @@ class PlantedInAllTypes : public Kernel {
 
  private:
   static std::unique_ptr<Kernel> kernel_for(const attest_attention& problem) {
-    const auto type = dtype_of(problem.q->dtype);
+    return kernel_of(dtype_of(problem.q->dtype));
+  }
+  static std::unique_ptr<Kernel> kernel_of(std::optional<DType> type) {
     if (!type || !lists(types, *type)) throw Unsupported("this kernel serves other element types");
     std::unique_ptr<Kernel> kernel;
     with_storage(*type, [&](auto storage) {

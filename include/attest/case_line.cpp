@@ -277,6 +277,8 @@ constexpr Key kKeys[] = {
     number<&Problem::rope_base>("rope_base"),
     number<&Problem::rope_scale>("rope_scale"),
     number<&Problem::rope_ntk>("rope_ntk"),
+    flag<&Problem::rope_inverse>("rope_inverse"),
+    integers<&Problem::positions>("positions"),
     choice<&Problem::empty_output>("empty_output"),
     choice<&Problem::empty_lse>("empty_lse"),
     flag<&Problem::want_lse>("lse"),
@@ -367,7 +369,7 @@ Result<Problem> parse_case(std::string_view line) {
   if (!operation)
     return at(words.front().column,
               fmt::format("{} is no operation; a case line starts with attention.forward, "
-                          "attention.backward or attention.decode",
+                          "attention.backward, attention.decode or attention.rope",
                           quote(first)));
   Problem problem;
   problem.operation = *operation;

@@ -99,9 +99,36 @@ void draw_decode(Dice& dice, AttentionProblem& p) {
   if (dice.one_in(3)) p.num_splits = dice.in(1, 9);
 }
 
+/// The rotary embedding of rows of the same sizes.
+AttentionProblem rope_problem(Dice& dice, AttentionProblem p) {
+  p.head_dim = std::max<std::int64_t>(p.head_dim, 2);
+  p.rope = dice.one_in(2) ? RopePairing::half : RopePairing::interleaved;
+  if (p.rope_dim > p.head_dim) p.rope_dim = 0;
+  if (effective_rope_dim(p) <= 2) p.rope_ntk = 1;
+  p.q_offset.clear();
+  if (p.layout == Layout::kv_packed || p.layout == Layout::broadcast) p.layout = Layout::blhd;
+  p = rope_alone(p);
+  p.literal.q.clear();
+  if (p.data == Family::list)
+    p.literal.q = dice.values(p.batch * p.num_heads * p.q_len * p.head_dim, p.dtype, true);
+  p.rope_inverse = dice.one_in(2);
+  if (dice.one_in(3))
+    p.positions = dice.list(p.batch * p.q_len, -100, 100000);
+  else if (dice.one_in(2))
+    p.q_offset = dice.list(p.batch, -100, 100000);
+  return p;
+}
+
+AttentionProblem random_attention(Dice& dice);
+
 /// Legal by construction, with every field off its default now and then.
 AttentionProblem random_problem(std::uint64_t seed) {
   Dice dice(seed);
+  const AttentionProblem p = random_attention(dice);
+  return dice.one_in(6) ? rope_problem(dice, p) : p;
+}
+
+AttentionProblem random_attention(Dice& dice) {
   AttentionProblem p;
   const DType statistic_of[] = {DType::f64, DType::f32, DType::f32, DType::f32};
   p.dtype = dice.pick(DType::bf16);
@@ -248,7 +275,9 @@ TEST(CaseLine, EveryProblemReadsBackAsItself) {
       keys.emplace(word.text.substr(0, word.text.find('=')));
   }
   // The generator leaves no field at its default for ever.
-  EXPECT_EQ(keys.erase(kForward) + keys.erase("attention.backward") + keys.erase(kDecode), 3u);
+  EXPECT_EQ(keys.erase(kForward) + keys.erase("attention.backward") + keys.erase(kDecode) +
+                keys.erase("attention.rope"),
+            4u);
   EXPECT_EQ(keys, documented_keys());
 }
 
@@ -346,10 +375,10 @@ TEST(CaseLine, ErrorsNameKeyAndColumn) {
       {"  \t", "case line: empty; it starts with attention.forward"},
       {"lq=3",
        "case line, column 1: 'lq=3' is no operation; a case line starts with attention.forward, "
-       "attention.backward or attention.decode"},
+       "attention.backward, attention.decode or attention.rope"},
       {" attention.encode",
        "case line, column 2: 'attention.encode' is no operation; a case line starts with "
-       "attention.forward, attention.backward or attention.decode"},
+       "attention.forward, attention.backward, attention.decode or attention.rope"},
       {kDecode + " cache=linear",
        "case line, column 18: cache: 'linear' is none of contiguous, ring, paged"},
       {kDecode + " pages=sorted",

@@ -230,6 +230,14 @@ Wrong read_cache_keys(std::string_view text, CacheScope& scope) {
   return read_flags(text, {{"raw", &scope.raw}, {"rotated", &scope.rotated}});
 }
 
+/// "rope", or "rope,rope_inverse".
+Wrong read_components(std::string_view text, RopeScope& scope) {
+  if (Wrong wrong = read_flags(text, {{"rope", &scope.served}, {"rope_inverse", &scope.inverse}});
+      !wrong.empty())
+    return wrong;
+  return scope.served ? Wrong{} : Wrong{"rope_inverse needs rope"};
+}
+
 Wrong read_switches(std::string_view text, std::vector<std::int64_t>& lengths) {
   for (std::string_view piece : split(text, ',')) {
     std::int64_t length = 0;
@@ -298,6 +306,7 @@ std::optional<Wrong> read_value(std::string_view key, std::string_view text, Dra
   }
   if (key == "cache") return read_caches(text, d.cache);
   if (key == "cache_keys") return read_cache_keys(text, d.cache);
+  if (key == "component") return read_components(text, d.rope);
   if (key == "page_size") return read_page_sizes(text, d.cache.page_sizes);
   if (key == "switch") return read_switches(text, d.switch_lengths);
   if (key == "mask_polarity") return read_choice(text, d.mask_polarity, kMaskPolarityNames);
@@ -376,6 +385,17 @@ void settle_precision(Draft& draft) {
     }
 }
 
+/// Whether some row can be turned: whole, or the channels below an odd last one.
+bool can_turn(const Declaration& d) {
+  const std::int64_t parity = d.has(Feature::rope_partial) ? 1 : 2;
+  return std::any_of(d.head_dims.begin(), d.head_dims.end(), [&](const DimRange& range) {
+    std::int64_t dim = std::max<std::int64_t>(range.first, 2);
+    dim = range.first + (dim - range.first + range.step - 1) / range.step * range.step;
+    if (dim % parity != 0) dim += range.step;
+    return dim <= range.last && dim % parity == 0;
+  });
+}
+
 /// What contradicts itself; empty where nothing does.
 Wrong contradiction(const Draft& draft) {
   const Declaration& d = draft.declaration;
@@ -404,7 +424,10 @@ Wrong contradiction(const Draft& draft) {
         needs(d.backward.slopes, alibi, "backward=slopes", "alibi"),
         needs(d.backward.sink, d.has(Feature::sink), "backward=sink", "sink"),
         needs(d.backward.lse, d.has(Feature::lse), "backward=lse", "lse"),
-        needs(!d.forward, d.cache.served(), "forward=none", "cache"),
+        needs(!d.forward, d.cache.served() || d.rope.served, "forward=none", "cache or component"),
+        needs(d.rope.served, rope, "component=rope", "rope=interleaved or half"),
+        needs(d.rope.served, can_turn(d), "component=rope",
+              "a head_dim of at least 2 that is even, or rope_partial"),
         needs(!d.forward, !d.backward.served, "forward=none", "no backward"),
         needs(draft.given("cache_keys"), d.cache.served() && rope, "cache_keys", "cache and rope"),
         needs(draft.given("page_size"), d.cache.paged, "page_size", "cache=paged"),

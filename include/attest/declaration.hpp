@@ -142,6 +142,13 @@ struct CacheScope {
   bool operator==(const CacheScope&) const = default;
 };
 
+/// The rotary embedding as a component of its own.
+struct RopeScope {
+  bool served = false;
+  bool inverse = false;  ///< turns back too
+  bool operator==(const RopeScope&) const = default;
+};
+
 struct Declaration {
   std::string text;  ///< as written
 
@@ -153,9 +160,10 @@ struct Declaration {
   std::array<bool, kNumFeatures> features{};
   bool base_full = true;    ///< false: base=causal alone, say; plain full attention is not served
   bool layout_bhld = true;  ///< false: layout=blhd alone, say
-  bool forward = true;      ///< false: the kernel decodes and does nothing else
+  bool forward = true;      ///< false: the kernel decodes, or is a component, and nothing else
   BackwardScope backward;
   CacheScope cache;
+  RopeScope rope;
   /// Lengths at which the kernel changes its algorithm, in ascending order.
   std::vector<std::int64_t> switch_lengths;
 

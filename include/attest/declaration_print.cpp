@@ -126,6 +126,8 @@ void print_caches(const Declaration& d, Words& words) {
     words.add(
         "cache",
         set_ones({{"contiguous", cache.contiguous}, {"ring", cache.ring}, {"paged", cache.paged}}));
+  if (d.rope.served)
+    words.add("component", set_ones({{"rope", true}, {"rope_inverse", d.rope.inverse}}));
   if (!cache.raw || cache.rotated)
     words.add("cache_keys", set_ones({{"raw", cache.raw}, {"rotated", cache.rotated}}));
   if (!cache.page_sizes.empty() && cache.page_sizes != any_dim())

@@ -334,7 +334,7 @@ TEST(Declaration, Refusals) {
       {"dtype=f32 switch=0",
        "declaration, line 1, column 11: switch: '0' is not an integer above 0"},
       {"dtype=f32 switch=", "declaration, line 1, column 11: switch: '' is not an integer above 0"},
-      {"dtype=f32 forward=none", "declaration: forward=none needs cache"},
+      {"dtype=f32 forward=none", "declaration: forward=none needs cache or component"},
       {"dtype=f32 forward=none cache=ring backward", "declaration: forward=none needs no backward"},
       {"dtype=f32 cache=ring cache_keys=raw", "declaration: cache_keys needs cache and rope"},
       {"dtype=f32 rope=half cache_keys=raw", "declaration: cache_keys needs cache and rope"},

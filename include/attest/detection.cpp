@@ -42,7 +42,7 @@ bool compares_with_oracle(std::string_view requirement) {
   constexpr std::string_view kOthers[] = {
       "CACHE-GRID", "CACHE-LSE",    "CACHE-NEEDLE", "CACHE-O",   "CACHE-ORDER", "CACHE-SIZES",
       "GRAD-BIAS",  "GRAD-K",       "GRAD-Q",       "GRAD-SINK", "GRAD-SLOPES", "GRAD-V",
-      "INV-ORDER",  "LIMIT-STRIDE", "LONG-NEEDLE",  "SIZE-GRID"};
+      "INV-ORDER",  "LIMIT-STRIDE", "LONG-NEEDLE",  "ROPE-GRID", "ROPE-ORACLE", "SIZE-GRID"};
   return requirement.starts_with("ORACLE-") ||
          std::find(std::begin(kOthers), std::end(kOthers), requirement) != std::end(kOthers);
 }

@@ -67,7 +67,14 @@ bool alignments_differ(const AttentionProblem& problem) {
   return false;
 }
 
+/// What a rotary embedding alone can use: positions of its rows are no feature of it.
+bool concerns_rope(Feature feature) {
+  return (feature >= Feature::rope_interleaved && feature <= Feature::rope_ntk) ||
+         feature >= Feature::layout_blhd;
+}
+
 bool uses(const AttentionProblem& p, Feature feature) {
+  if (p.operation == Operation::rope && !concerns_rope(feature)) return false;
   const bool rope = p.rope != RopePairing::none;
   switch (feature) {
     case Feature::gqa: return p.num_kv_heads != p.num_heads;
@@ -182,7 +189,10 @@ bool serves_layout(const Declaration& declaration, Layout layout) {
 std::optional<std::string> not_declared(const Declaration& declaration,
                                         const AttentionProblem& problem) {
   if (!declaration.has(problem.dtype)) return fmt::format("dtype {}", enum_name(problem.dtype));
-  if (problem.base == Base::full && !declaration.base_full) return "base full";
+  const bool is_rope = problem.operation == Operation::rope;
+  if (is_rope && !declaration.rope.served) return "component rope";
+  if (problem.rope_inverse && !declaration.rope.inverse) return "component rope_inverse";
+  if (!is_rope && problem.base == Base::full && !declaration.base_full) return "base full";
   if (problem.layout == Layout::bhld && !declaration.layout_bhld) return "layout bhld";
   if (problem.operation == Operation::backward) {
     const BackwardScope& backward = declaration.backward;
@@ -205,7 +215,7 @@ std::optional<std::string> not_declared(const Declaration& declaration,
   const bool v_served = declaration.v_head_dims
                             ? contains(*declaration.v_head_dims, problem.v_head_dim)
                             : problem.v_head_dim == problem.head_dim;
-  if (!v_served && problem.v_head_dim != 0)  // 0 is a matter of empty_dims
+  if (!is_rope && !v_served && problem.v_head_dim != 0)  // 0 is a matter of empty_dims
     return fmt::format("v_head_dim {}", problem.v_head_dim);
   if (declaration.max_q_len > 0 && problem.q_len > declaration.max_q_len)
     return fmt::format("q_len {}", problem.q_len);

@@ -18,8 +18,8 @@ inline constexpr std::array<std::string_view, 0> kNamesOf{};
 template <>
 inline constexpr std::array<std::string_view, 4> kNamesOf<DType>{"f64", "f32", "f16", "bf16"};
 template <>
-inline constexpr std::array<std::string_view, 3> kNamesOf<Operation>{"forward", "backward",
-                                                                     "decode"};
+inline constexpr std::array<std::string_view, 4> kNamesOf<Operation>{"forward", "backward",
+                                                                     "decode", "rope"};
 template <>
 inline constexpr std::array<std::string_view, kNumGradients> kNamesOf<Gradient>{
     "q", "k", "v", "bias", "slopes", "sink"};

@@ -208,7 +208,14 @@ typedef struct attest_attention {
   int32_t cache_rotated; /* 1: keys lie in the cache as RoPE turned them, 0: as given */
 } attest_attention;
 
-/* For components other than attention: named tensors and scalars. */
+/* For components other than attention: named tensors and scalars.
+ *
+ * "rope", the rotary embedding by itself, turns each row of x to its own position:
+ *   inputs   x [B, H, L, D], positions [B, L] int32, cos and sin [N, rope_dim/2] as
+ *            attest_attention.rope_cos and rope_sin: row r is position rope_position + r
+ *   output   y [B, H, L, D], type of x; the channels from rope_dim on are those of x, bit for bit
+ *   scalars  pairing (ATTEST_ROPE_...), rope_dim, rope_position, inverse (1: turn by -theta, as a
+ *            backward pass does); base, scale, ntk as attest_attention.rope_base and so on */
 typedef struct attest_named_tensor {
   const char* name;
   const DLTensor* tensor;

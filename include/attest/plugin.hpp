@@ -23,6 +23,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "attest/plugin.h"
 #include "attest/tensor.hpp"
@@ -54,6 +55,21 @@ struct Context {
   Plan* plan = nullptr;  ///< what Kernel::plan() returned for this problem
 };
 
+/// The rotary embedding by itself: y := R(position of the row) x for every row. attest/plugin.h
+/// says what the tensors hold.
+struct RopeCall {
+  const DLTensor* x = nullptr;          ///< [B, H, L, D]
+  DLTensor* y = nullptr;                ///< [B, H, L, D]
+  const DLTensor* positions = nullptr;  ///< [B, L]
+  const DLTensor* cos = nullptr;        ///< [N, rope_dim/2]; row r is position rope_position + r
+  const DLTensor* sin = nullptr;
+  std::int64_t rope_dim = 0;
+  std::int64_t rope_position = 0;
+  double base = 10000, scale = 1, ntk = 1;
+  std::int32_t pairing = ATTEST_ROPE_INTERLEAVED;
+  bool inverse = false;  ///< turn by -theta
+};
+
 /// One kernel. Constructed once per process, when the library is opened. Any exception becomes a
 /// status with its message: Unsupported, Invalid, std::bad_alloc (ATTEST_OUT_OF_MEMORY), anything
 /// else ATTEST_FAILED. Fields that the caller does not know read as 0.
@@ -74,6 +90,11 @@ class Kernel {
   virtual void decode(const attest_attention& problem, const Context& context) {
     (void)problem, (void)context;
     throw Unsupported("decode is not served");
+  }
+  /// For kernels that declare component=rope.
+  virtual void rope(const RopeCall& call, const Context& context) {
+    (void)call, (void)context;
+    throw Unsupported("rope is not served");
   }
   /// Override to prepare, or to ask for workspace. Data pointers are not final yet. `operation` is
   /// "forward", "backward" or "decode".
@@ -331,6 +352,77 @@ inline attest_status decode(void* state, void* plan, const attest_attention* pro
   });
 }
 
+/// The named tensors and scalars of one call of a component. Each is asked for once; a name that
+/// nobody asked for means something that this plug-in cannot serve.
+class Named {
+ public:
+  Named(const attest_named_tensor* inputs, std::uint64_t num_inputs,
+        const attest_named_tensor* outputs, std::uint64_t num_outputs,
+        const attest_named_scalar* scalars, std::uint64_t num_scalars)
+      : inputs_(inputs, inputs + num_inputs),
+        outputs_(outputs, outputs + num_outputs),
+        scalars_(scalars, scalars + num_scalars) {}
+  const DLTensor* input(const char* name) { return take(inputs_, name).tensor; }
+  DLTensor* output(const char* name) { return const_cast<DLTensor*>(take(outputs_, name).tensor); }
+  std::int64_t integer(const char* name) { return take(scalars_, name).i; }
+  double number(const char* name) { return take(scalars_, name).f; }
+  void all_taken() const {
+    for (const auto* left : {&inputs_, &outputs_})
+      if (!left->empty()) unknown(left->front().name);
+    if (!scalars_.empty()) unknown(scalars_.front().name);
+  }
+
+ private:
+  template <class Entry>
+  static Entry take(std::vector<Entry>& entries, const char* name) {
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      if (std::strcmp(entries[i].name, name) == 0) {
+        const Entry found = entries[i];
+        entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(i));
+        return found;
+      }
+    throw Invalid(std::string(name) + " is not given");
+  }
+  [[noreturn]] static void unknown(const char* name) {
+    throw Unsupported(std::string(name) + " is given, which this plug-in does not know");
+  }
+  std::vector<attest_named_tensor> inputs_, outputs_;
+  std::vector<attest_named_scalar> scalars_;
+};
+
+inline RopeCall read_rope(Named& named) {
+  RopeCall call;
+  call.x = named.input("x");
+  call.positions = named.input("positions");
+  call.cos = named.input("cos");
+  call.sin = named.input("sin");
+  call.y = named.output("y");
+  call.pairing = static_cast<std::int32_t>(named.integer("pairing"));
+  call.rope_dim = named.integer("rope_dim");
+  call.rope_position = named.integer("rope_position");
+  call.inverse = named.integer("inverse") != 0;
+  call.base = named.number("base");
+  call.scale = named.number("scale");
+  call.ntk = named.number("ntk");
+  named.all_taken();
+  if (call.pairing != ATTEST_ROPE_INTERLEAVED && call.pairing != ATTEST_ROPE_HALF)
+    throw Unsupported("pairing=" + std::to_string(call.pairing) + " is unknown");
+  return call;
+}
+
+inline attest_status component(void* state, const char* operation,
+                               const attest_named_tensor* inputs, std::uint64_t num_inputs,
+                               const attest_named_tensor* outputs, std::uint64_t num_outputs,
+                               const attest_named_scalar* scalars, std::uint64_t num_scalars,
+                               attest_context* context) {
+  return guarded(context, [&] {
+    if (std::strcmp(operation, "rope") != 0)
+      throw Unsupported(std::string(operation) + " is not served");
+    Named named(inputs, num_inputs, outputs, num_outputs, scalars, num_scalars);
+    static_cast<Kernel*>(state)->rope(read_rope(named), read_context(context, nullptr));
+  });
+}
+
 template <class T>
 attest_plugin table(const char* name, const char* version, const char* declaration,
                     std::int32_t device_type = kDLCPU, std::int32_t alignment = 0) {
@@ -350,6 +442,7 @@ attest_plugin table(const char* name, const char* version, const char* declarati
   plugin.forward = &detail::forward;
   plugin.backward = &detail::backward;
   plugin.decode = &detail::decode;
+  plugin.component = &detail::component;
   return plugin;
 }
 

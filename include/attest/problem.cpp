@@ -66,6 +66,7 @@ std::int64_t broadcast_product(const Axes& axes, std::int64_t b, std::int64_t h,
 
 /// Rows of the cos and sin tables: every position from the least to the greatest.
 std::int64_t rope_rows(const AttentionProblem& problem) {
+  if (problem.operation == Operation::rope) return row_positions(problem).count;
   std::int64_t least = 0, end = 0;
   for (const SequenceRows& rows : sequence_rows(problem)) {
     const std::int64_t q_end = saturating_add(rows.offset, saturating_subtract(rows.q1, rows.q0));
@@ -122,7 +123,48 @@ AttentionProblem forward_of(AttentionProblem problem) {
   problem.pages = defaults.pages;
   problem.cache_rotated = defaults.cache_rotated;
   problem.num_splits = defaults.num_splits;
+  problem.positions.clear();
+  problem.rope_inverse = false;
   return problem;
+}
+
+AttentionProblem rope_alone(const AttentionProblem& problem) {
+  AttentionProblem alone;
+  alone.operation = Operation::rope;
+  alone.dtype = problem.dtype;
+  alone.batch = problem.batch;
+  alone.num_heads = alone.num_kv_heads = problem.num_heads;
+  alone.q_len = problem.q_len;
+  alone.head_dim = alone.v_head_dim = problem.head_dim;
+  alone.rope = problem.rope;
+  alone.rope_dim = problem.rope_dim;
+  alone.rope_base = problem.rope_base;
+  alone.rope_scale = problem.rope_scale;
+  alone.rope_ntk = problem.rope_ntk;
+  alone.rope_inverse = problem.rope_inverse;
+  alone.q_offset = problem.q_offset;
+  alone.positions = problem.positions;
+  alone.layout = problem.layout;
+  alone.data = problem.data;
+  alone.seed = problem.seed;
+  alone.literal.q = problem.literal.q;
+  return alone;
+}
+
+std::int64_t row_position(const AttentionProblem& problem, std::int64_t b, std::int64_t i) {
+  if (!problem.positions.empty())
+    return problem.positions[static_cast<std::size_t>(b * problem.q_len + i)];
+  return (problem.q_offset.empty() ? 0 : problem.q_offset[static_cast<std::size_t>(b)]) + i;
+}
+
+PositionSpan row_positions(const AttentionProblem& problem) {
+  if (problem.batch < 1 || problem.q_len < 1) return {};
+  const bool listed = !problem.positions.empty();
+  const std::vector<std::int64_t>& list = listed ? problem.positions : problem.q_offset;
+  const std::int64_t rows = listed ? 1 : problem.q_len;
+  if (list.empty()) return {0, rows};
+  const auto [least, most] = std::minmax_element(list.begin(), list.end());
+  return {*least, saturating_add(saturating_subtract(*most, *least), rows)};
 }
 
 std::int64_t cache_capacity(const AttentionProblem& problem) {
@@ -194,6 +236,7 @@ std::int64_t tensor_bytes(const AttentionProblem& problem) {
         element);
     add(product_of({p.batch, saturating_add(pages_per_sequence(p), 1)}), 4);
   }
+  if (p.operation == Operation::rope) add(product_of({p.batch, p.q_len}), 4);
   for (const auto* values : {&p.seqlens_q, &p.seqlens_k, &p.left_pad_q, &p.left_pad_k,
                              &p.cu_seqlens_q, &p.cu_seqlens_k, &p.q_offset, &p.prefix_len})
     add(static_cast<std::int64_t>(values->size()), 4);

@@ -18,7 +18,8 @@
 
 namespace attest {
 
-enum class Operation : std::uint8_t { forward, backward, decode };
+/// `rope` is the rotary embedding as a component of its own: y = R x.
+enum class Operation : std::uint8_t { forward, backward, decode, rope };
 /// The inputs that have a gradient.
 enum class Gradient : std::uint8_t { q, k, v, bias, slopes, sink };
 inline constexpr std::size_t kNumGradients = 6;
@@ -208,6 +209,11 @@ struct AttentionProblem {
   bool cache_rotated = false;   ///< keys lie in the cache rotated to their positions
   std::int64_t num_splits = 0;  ///< parts that the keys are worked on in; 0: as the kernel likes
 
+  // Of Operation::rope alone, which turns x = q to the positions q_offset[b] + i (q_offset empty:
+  // i) and has none of the fields that speak of keys, scores and rows.
+  std::vector<std::int64_t> positions;  ///< of every row instead, [B * L]
+  bool rope_inverse = false;            ///< turns back, by -theta: what a backward pass does
+
   Layout layout = Layout::bhld;
   Family data = Family::gaussian;
   std::optional<Family> v_data;  ///< for v alone; nullopt: as `data`
@@ -243,6 +249,17 @@ std::int64_t cached_rows(const AttentionProblem& problem, std::int64_t b);
 std::int64_t new_rows(const AttentionProblem& problem, std::int64_t b);
 /// Pages that every sequence has in common: those that all have filled before the call.
 std::int64_t shared_pages(const AttentionProblem& problem);
+
+/// A problem of Operation::rope that has those fields of the given one that it may have, and the
+/// defaults in all others.
+AttentionProblem rope_alone(const AttentionProblem& problem);
+/// Of such a problem: the position that row i of sequence b is turned to, and the least one with
+/// the number of those from it to the greatest.
+std::int64_t row_position(const AttentionProblem& problem, std::int64_t b, std::int64_t i);
+struct PositionSpan {
+  std::int64_t first = 0, count = 0;
+};
+PositionSpan row_positions(const AttentionProblem& problem);
 
 /// Bytes of all tensors of the call together, saturating at 2^63-1.
 std::int64_t tensor_bytes(const AttentionProblem& problem);

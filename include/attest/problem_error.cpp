@@ -10,9 +10,11 @@
 #include <limits>
 #include <string_view>
 
+#include "attest/case_line.hpp"
 #include "attest/names.hpp"
 #include "attest/problem.hpp"
 #include "attest/sequences.hpp"
+#include "attest/text.hpp"
 
 namespace attest {
 namespace {
@@ -26,6 +28,7 @@ constexpr std::int64_t kInt32Min = std::numeric_limits<std::int32_t>::min();
 constexpr std::int64_t kMostT5Buckets = 1024;
 /// RoPE base and factors stay in here, so that base * ntk^(R/(R-2)) and positions / scale do too.
 constexpr double kLeastRope = 0x1p-40, kMostRope = 0x1p40;
+constexpr std::int64_t kMostRopeRows = std::int64_t{1} << 24;
 
 MaybeError unknown_values(const AttentionProblem& p) {
   const auto check = [](bool known, const char* key) -> MaybeError {
@@ -171,6 +174,7 @@ MaybeError lengths(const AttentionProblem& p) {
 }
 
 MaybeError positions(const AttentionProblem& p) {
+  if (p.operation == Operation::rope) return std::nullopt;  // row_list() looks at its q_offset
   if (p.align == Align::q_offset) {
     if (auto error = per_sequence(p, "q_offset", p.q_offset, kInt32Min, kInt32Max)) return error;
   } else if (!p.q_offset.empty()) {
@@ -253,6 +257,55 @@ MaybeError rope(const AttentionProblem& p) {
   return std::nullopt;
 }
 
+/// The first key of the case line that attest.rope does not take.
+std::string not_of_rope(const AttentionProblem& p) {
+  const std::string given = print_case(p), taken = print_case(rope_alone(p)) + ' ';
+  for (const Word& word : split_words(given)) {
+    if (taken.find(std::string(word.text) + ' ') != std::string::npos) continue;
+    const std::string_view key = word.text.substr(0, word.text.find('='));
+    if (key == "hkv") return "attention.rope has no heads of keys: hkv is hq";
+    if (key == "dv") return "attention.rope has no values: dv is d";
+    return fmt::format("attention.rope takes no {}", key);
+  }
+  return "attention.rope takes no fields of keys and scores";
+}
+
+/// A position for each row of attention.rope, and tables that can be made.
+MaybeError row_list(const AttentionProblem& p) {
+  if (!p.positions.empty() && !p.q_offset.empty())
+    return "q_offset and positions exclude each other";
+  if (!p.q_offset.empty())
+    if (auto error = per_sequence(p, "q_offset", p.q_offset, kInt32Min,
+                                  std::max(kInt32Max - p.q_len, kInt32Min)))
+      return error;
+  if (p.q_len > kInt32Max) return fmt::format("lq is {}; positions are int32", p.q_len);
+  if (!p.positions.empty() &&
+      static_cast<std::int64_t>(p.positions.size()) != saturating_multiply(p.batch, p.q_len))
+    return fmt::format("positions has {} entries; b*lq={}*{} rows need one each",
+                       p.positions.size(), p.batch, p.q_len);
+  for (std::size_t n = 0; n < p.positions.size(); ++n)
+    if (p.positions[n] < kInt32Min || p.positions[n] > kInt32Max)
+      return fmt::format("positions[{}] is {}; it must lie in {}..{}", n, p.positions[n], kInt32Min,
+                         kInt32Max);
+  if (const std::int64_t rows = row_positions(p).count; rows > kMostRopeRows)
+    return fmt::format("positions lie up to {} apart; tables have at most {} rows", rows - 1,
+                       kMostRopeRows);
+  return std::nullopt;
+}
+
+MaybeError rope_call(const AttentionProblem& p) {
+  if (p.operation != Operation::rope) {
+    if (p.rope_inverse) return "rope_inverse needs attention.rope";
+    if (!p.positions.empty()) return "positions needs attention.rope";
+    return std::nullopt;
+  }
+  if (p.rope == RopePairing::none) return "attention.rope needs rope=interleaved or rope=half";
+  if (p.layout == Layout::kv_packed || p.layout == Layout::broadcast || p.layout == Layout::far)
+    return fmt::format("attention.rope takes no layout={}", enum_name(p.layout));
+  if (p != rope_alone(p)) return not_of_rope(p);
+  return row_list(p);
+}
+
 MaybeError axes(const AttentionProblem& p) {
   if (p.mask == MaskKind::none && p.mask_axes != Axes{})
     return "mask_axes is given, but mask is none";
@@ -323,7 +376,8 @@ MaybeError repeats_on_pages(const AttentionProblem& p, const char* key,
 MaybeError literals(const AttentionProblem& p) {
   const Literal& given = p.literal;
   const bool qk = p.data == Family::list;
-  const bool v = p.v_data.value_or(p.data) == Family::list;
+  const bool alone = p.operation == Operation::rope;
+  const bool v = p.v_data.value_or(p.data) == Family::list && !alone;
   const DType statistic = p.dtype == DType::f64 ? DType::f64 : DType::f32;
   const std::int64_t slope_count = static_cast<std::int64_t>(given.slopes.size()) == p.num_heads
                                        ? p.num_heads
@@ -334,7 +388,7 @@ MaybeError literals(const AttentionProblem& p) {
   if (auto error = literal("q", given.q, qk, "data=list",
                            p.batch * p.num_heads * p.q_len * p.head_dim, p.dtype, Values::any))
     return error;
-  if (auto error = literal("k", given.k, qk, "data=list",
+  if (auto error = literal("k", given.k, qk && !alone, "data=list",
                            p.batch * p.num_kv_heads * p.kv_len * p.head_dim, p.dtype, Values::any))
     return error;
   if (auto error =
@@ -368,7 +422,7 @@ MaybeError literals(const AttentionProblem& p) {
             literal("keep_values", given.keep, p.dropout_p > 0, "dropout",
                     p.batch * p.num_heads * p.q_len * p.kv_len, DType::f64, Values::boolean))
       return error;
-  if (qk)
+  if (qk && !alone)
     for (const auto& error :
          {repeats(p, "k", given.k), repeats_on_pages(p, "k", given.k, p.head_dim)})
       if (error) return error;
@@ -484,8 +538,8 @@ MaybeError data(const AttentionProblem& p) {
 
 std::optional<std::string> problem_error(const AttentionProblem& problem) {
   // Later checks rely on earlier ones: dims before sizes before anything that multiplies.
-  for (auto* check : {unknown_values, dims, scalars, packing, lengths, positions, alibi, rope, axes,
-                      decode, sizes, t5, literals, backward, data})
+  for (auto* check : {unknown_values, dims, scalars, packing, lengths, positions, alibi, rope,
+                      rope_call, axes, decode, sizes, t5, literals, backward, data})
     if (auto error = check(problem)) return error;
   return std::nullopt;
 }

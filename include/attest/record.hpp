@@ -128,6 +128,17 @@ struct CallMemory {
   bool operator==(const CallMemory&) const = default;
 };
 
+/// Keys and values of a decode in the caches of one kernel.
+struct CacheMemory {
+  std::string heads;      ///< "MHA", "GQA", "MQA"
+  std::string case_line;  ///< of its last call
+  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, rows = 0;
+  std::string dtype;
+  std::int64_t expected_bytes = 0;  ///< 2 B T Hkv D s
+  std::int64_t written_bytes = 0;   ///< of the caches that hold something else than before
+  bool operator==(const CacheMemory&) const = default;
+};
+
 /// What a verdict speaks of.
 struct Scope {
   std::vector<std::string> dtypes, features, head_dims;
@@ -201,6 +212,7 @@ struct Record {
   std::vector<Ratios> ratios;
   Audit audit;
   std::vector<CallMemory> memory;
+  std::vector<CacheMemory> kv_cache;
   std::vector<ExpectationResult> expectations;
   std::vector<std::string> notes;  ///< things of the suite or machine worth saying
   BaselineResult baseline;
