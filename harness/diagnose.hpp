@@ -23,12 +23,13 @@ struct Sample {
   Expected expected;
   Observation seen;
   std::int64_t wrong = 0;  ///< elements beyond their tolerance
+  Prediction forward;      ///< of a backward call: honest o and lse
 };
 
 /// nullopt where the call brought no outputs: refused, or an accident.
 std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem);
 
-/// Judged elements of both outputs that lie beyond their tolerance.
+/// Judged elements of all outputs that lie beyond their tolerance.
 std::int64_t count_wrong(const Sample& sample);
 
 /// How well one hypothesis explains the samples looked at.

@@ -2,7 +2,7 @@
 // A hypothesis: a known mistake or another convention, and what a kernel that made it would give.
 //
 // Adding one is adding lines to a file of properties/hypotheses/, or a file: write what the kernel
-// does wrong as an edit of a Variant, and
+// does wrong as an edit of a Variant, or of a BackwardVariant, and
 //   ATTEST_HYPOTHESIS(causal_strict, {.id = "causal_strict", .sentence = "...", .change = ...});
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/variant.hpp"
+#include "harness/variant_backward.hpp"
 
 namespace attest {
 
@@ -26,8 +26,10 @@ struct Hypothesis {
   int rank = 0;
   /// Whether the problem has what the mistake is about.
   bool (*applies)(const AttentionProblem&) = nullptr;
-  /// Makes the mistake.
+  /// Makes the mistake in forward calls.
   std::function<void(Variant&)> change;
+  /// Instead of `change`: the kernel makes it in backward calls, and is right in forward ones.
+  std::function<void(BackwardVariant&)> change_backward = {};
   /// Arithmetic in a narrower format: judged by the share of the error that it accounts for, since
   /// the errors are small and some of them come from elsewhere.
   bool is_rounding = false;

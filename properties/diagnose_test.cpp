@@ -88,6 +88,104 @@ INSTANTIATE_TEST_SUITE_P(
                       "dropout_not_scaled", "gqa_modulo", "lse_base_2", "empty_row_nan",
                       "last_key_skipped"));
 
+const Declaration& all_gradients() {
+  static const Declaration declaration = *parse_declaration(
+      "dtype=f32 head_dim=1..64 v_head_dim=1..64 features=all layout=bhld backward=all");
+  return declaration;
+}
+
+/// The gradients of a backward call as a kernel with the mistake gives them; right without.
+Sample gradients_of(const AttentionProblem& problem, const Hypothesis* mistake) {
+  Sample sample;
+  sample.problem = problem;
+  sample.inputs = make_inputs(problem);
+  sample.profile = all_gradients().profile_for(problem.dtype);
+  sample.expected = expect(problem, sample.inputs, sample.profile);
+  tell(all_gradients(), sample.problem, sample.inputs);
+  sample.forward = predict(Variant{sample.problem, sample.problem, sample.inputs, sample.profile});
+  BackwardVariant variant{sample.problem, sample.problem, sample.inputs, sample.profile,
+                          sample.forward};
+  const bool applies = mistake && (!mistake->applies || mistake->applies(sample.problem));
+  if (applies) mistake->change_backward(variant);
+  const GradientPrediction given = predict(variant);
+  for (std::size_t n = 0; n < kNumGradients; ++n) {
+    SeenTensor& seen = sample.seen.gradients[n];
+    seen.junk = given.of[n].unwritten;
+    for (const double x : given.of[n].value)
+      seen.values.push_back(static_cast<double>(static_cast<float>(x)));
+  }
+  sample.wrong = count_wrong(sample);
+  return sample;
+}
+
+/// Failing backward calls, then passing ones of both kinds, as a run has them.
+std::vector<Sample> backward_samples_of(const Hypothesis* mistake) {
+  std::vector<Sample> failing, passing;
+  for (std::uint64_t n = 0; n < 1500 && failing.size() < 20; ++n) {
+    const AttentionProblem p =
+        to_backward(draw(all_gradients(), 3, "diagnose", n), all_gradients());
+    if (p.batch * p.num_heads * p.q_len * p.kv_len * p.head_dim > 20'000) continue;
+    Sample sample = gradients_of(p, mistake);
+    if (sample.wrong > 0)
+      failing.push_back(std::move(sample));
+    else if (passing.size() < 40)
+      passing.push_back(n % 4 ? std::move(sample) : sample_of(forward_of(p), nullptr));
+  }
+  for (Sample& sample : passing) failing.push_back(std::move(sample));
+  return failing;
+}
+
+class BackwardMistake : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BackwardMistake, IsNamedFirst) {
+  const Hypothesis& mistake = hypothesis(GetParam());
+  const std::vector<Fit> fits = likely_mistakes(backward_samples_of(&mistake));
+  ASSERT_FALSE(fits.empty());
+  EXPECT_EQ(fits[0].hypothesis->id, mistake.id);
+  EXPECT_EQ(fits[0].fitting, fits[0].elements);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfEachGroup, BackwardMistake,
+    ::testing::Values("delta_dropped", "delta_of_kv_head", "d_lse_ignored", "d_sink_sign_flipped",
+                      "d_sink_misses_delta", "empty_row_backward_nan", "dq_scale_missing",
+                      "dk_scale_missing", "softcap_derivative_missing", "d_bias_scaled",
+                      "dropout_mask_differs/next_row", "dv_from_undropped_p",
+                      "causal_lost_in_backward", "window_plus_one_in_backward",
+                      "window_exclusive_in_backward", "mask_ignored_in_backward",
+                      "top_left_in_backward", "dk_turned_forward", "dq_turned_without_offset",
+                      "d_slope_sign_flipped", "gqa_grad_not_summed/last", "gqa_grad_averaged",
+                      "dbias_not_reduced/batch", "dbias_silently_zero",
+                      "dv_of_unseen_keys_unwritten"));
+
+TEST(BackwardDiagnosis, TakesTheDefinitionForRight) {
+  std::int64_t judged = 0;
+  for (const Sample& sample : backward_samples_of(nullptr)) {
+    EXPECT_EQ(sample.wrong, 0) << print_case(sample.problem);
+    judged += sample.problem.operation == Operation::backward;
+  }
+  EXPECT_GE(judged, 25);
+  EXPECT_TRUE(likely_mistakes(backward_samples_of(nullptr)).empty());
+}
+
+TEST(BackwardDiagnosis, SaysNothingOfAMistakeThatItDoesNotKnow) {
+  Hypothesis strange;
+  strange.id = "strange";
+  strange.change_backward = [](BackwardVariant& v) {
+    v.pair = [](BackwardPair& pair) { pair.to_q *= 1 + 0.1 * static_cast<double>(pair.j + 1); };
+  };
+  EXPECT_TRUE(likely_mistakes(backward_samples_of(&strange)).empty());
+}
+
+TEST(BackwardDiagnosis, AWrongForwardIsNoMistakeOfBackward) {
+  const Hypothesis& mistake = hypothesis("delta_dropped");
+  std::vector<Sample> samples = backward_samples_of(&mistake);
+  ASSERT_EQ(likely_mistakes(samples)[0].hypothesis->id, "delta_dropped");
+  for (Sample& sample : samples_of(&hypothesis("scale_missing")))
+    if (sample.wrong > 0) samples.push_back(std::move(sample));
+  EXPECT_TRUE(likely_mistakes(samples).empty());
+}
+
 TEST(Diagnosis, SaysNothingOfHonestOutputs) {
   EXPECT_TRUE(likely_mistakes(samples_of(nullptr)).empty());
   EXPECT_EQ(diagnosis_text({}), "");
@@ -150,7 +248,7 @@ TEST(Hypotheses, HaveUniqueIdsAndSentences) {
   for (const Hypothesis& one : hypotheses()) {
     EXPECT_TRUE(ids.insert(one.id).second) << one.id;
     EXPECT_FALSE(one.sentence.empty()) << one.id;
-    EXPECT_TRUE(one.change) << one.id;
+    EXPECT_NE(one.change != nullptr, one.change_backward != nullptr) << one.id;
   }
 }
 

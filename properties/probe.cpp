@@ -14,6 +14,7 @@
 #include "harness/generate.hpp"
 #include "harness/narrow.hpp"
 #include "harness/unit.hpp"
+#include "properties/probe_operations.hpp"
 #include "properties/probe_promises.hpp"
 #include "properties/probe_questions.hpp"
 
@@ -54,6 +55,7 @@ class Probe {
 
   Declaration declaration;
   std::vector<ProbeFinding> findings;
+  bool refuses_forward = false;  ///< every plain problem
 
  private:
   AttentionProblem plain(std::uint64_t seed = 1) const;
@@ -145,6 +147,7 @@ std::optional<std::string> Probe::find_plain() {
       say(std::string(name(dtype)), "refused", refusal);
     }
   }
+  refuses_forward = !first;
   if (!first) return "refuses every plain problem: " + refusal;
   if (declaration.dtypes.empty()) return "is wrong on plain attention: " + findings[0].evidence;
   std::sort(declaration.dtypes.begin(), declaration.dtypes.end());
@@ -470,7 +473,13 @@ Result<ProbeReport> probe(const OpenDeclared& open) {
   report.version = subject->version();
   CaseContext context(*subject);
   Probe first(context);
-  if (const auto trouble = first.find_plain()) return Error{report.kernel + " " + *trouble};
+  if (const auto trouble = first.find_plain()) {
+    const auto decoding = first.refuses_forward ? probe_decode_alone(open, report.findings)
+                                                : std::optional<Declaration>();
+    if (!decoding) return Error{report.kernel + " " + *trouble};
+    report.declaration = *parse_declaration(print_declaration(*decoding));
+    return report;
+  }
   first.dims();
   first.lengths();
   first.features();
@@ -486,6 +495,8 @@ Result<ProbeReport> probe(const OpenDeclared& open) {
   if (!subject) return Error{error.message};
   CaseContext precise(*subject);
   probe_promises(precise, report.declaration, report.findings);
+  probe_backward(open, report.declaration, report.findings);
+  probe_decode(open, report.declaration, report.findings);
   report.declaration = *parse_declaration(print_declaration(report.declaration));
   return report;
 }

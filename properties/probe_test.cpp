@@ -10,23 +10,29 @@
 #include <cstring>
 #include <limits>
 
+#include "attest/names.hpp"
 #include "harness/arena.hpp"
 #include "harness/data.hpp"
 #include "harness/layout.hpp"
 #include "harness/unread.hpp"
-#include "harness/variant.hpp"
+#include "harness/variant_backward.hpp"
 
 namespace attest {
 namespace {
 
 using Change = void (*)(Variant&);
+/// Of a kernel that serves backward.
+using BackwardChange = void (*)(BackwardVariant&);
 
 /// Answers calls by reading the problem back from what observe() was asked: the test hands the
 /// problem over beside the call. Writes what the variant predicts, in f32.
 class ConventionSubject : public Subject {
  public:
-  ConventionSubject(const std::string& declaration, Change change)
-      : declaration_(*parse_declaration(declaration)), change_(change) {}
+  ConventionSubject(const std::string& declaration, Change change,
+                    BackwardChange change_backward = nullptr)
+      : declaration_(*parse_declaration(declaration)),
+        change_(change),
+        change_backward_(change_backward) {}
   const std::string& kernel_name() const override { return name_; }
   const std::string& version() const override { return version_; }
   const Declaration& declaration() const override { return declaration_; }
@@ -35,9 +41,12 @@ class ConventionSubject : public Subject {
   CallStatus call(const PlacedCall& call, const CallLimits&) override;
 
  private:
+  CallStatus backward(const PlacedCall& call, AttentionProblem told, AttentionInputs in,
+                      const PrecisionProfile& profile);
   std::string name_ = "convention", version_ = "1";
   Declaration declaration_;
   Change change_;
+  BackwardChange change_backward_;
   Arena arena_;
 };
 
@@ -92,6 +101,11 @@ CallStatus ConventionSubject::call(const PlacedCall& call, const CallLimits&) {
   CallStatus status;
   status.status = ATTEST_UNSUPPORTED;
   const PlacedScalars& s = call.scalars;
+  const auto operation = static_cast<Operation>(s.operation);
+  if (operation == Operation::decode || (operation == Operation::backward && !change_backward_)) {
+    status.message = "the plug-in offers no " + std::string(enum_name(operation));
+    return status;
+  }
   const PlacedTensor &q = tensor(call, Slot::q), &k = tensor(call, Slot::k);
   for (const Slot slot : {Slot::blocks, Slot::keep, Slot::alibi_slopes, Slot::bias, Slot::seqlens_q,
                           Slot::seqlens_k, Slot::left_pad_q, Slot::left_pad_k, Slot::cu_seqlens_q,
@@ -135,6 +149,7 @@ CallStatus ConventionSubject::call(const PlacedCall& call, const CallLimits&) {
   const PrecisionProfile profile = *precision_preset("f32", DType::f32);
   const AttentionProblem told = p;
   Variant variant{told, p, in, profile};
+  if (operation == Operation::backward) return backward(call, told, in, profile);
   if (change_) change_(variant);
   const Prediction out = predict(variant);
   write(tensor(call, Slot::o), base, out.o);
@@ -143,10 +158,40 @@ CallStatus ConventionSubject::call(const PlacedCall& call, const CallLimits&) {
   return status;
 }
 
-ProbeReport probed(Change change) {
-  const Result<ProbeReport> report = probe([change](const std::string& declaration, OpenError&) {
-    return std::make_unique<ConventionSubject>(declaration, change);
-  });
+CallStatus ConventionSubject::backward(const PlacedCall& call, AttentionProblem told,
+                                       AttentionInputs in, const PrecisionProfile& profile) {
+  std::byte* base = arena_.base();
+  const Prediction forward = predict(Variant{told, told, in, profile});
+  told.operation = Operation::backward;
+  told.no_gradient = {!tensor(call, Slot::d_q).present,
+                      !tensor(call, Slot::d_k).present,
+                      !tensor(call, Slot::d_v).present,
+                      true,
+                      true,
+                      !tensor(call, Slot::d_sink).present};
+  in.d_o = read_dense(tensor(call, Slot::d_o), base);
+  const PlacedTensor& d_lse = tensor(call, Slot::d_lse);
+  CallStatus status;
+  if (d_lse.present) {
+    in.d_lse = Dense<double>({told.batch, told.num_heads, told.q_len, 1});
+    const std::vector<float> values = read<float>(d_lse, base);
+    std::copy(values.begin(), values.end(), in.d_lse.values.begin());
+  }
+  BackwardVariant variant{told, told, in, profile, forward};
+  change_backward_(variant);
+  GradientPrediction out = predict(variant);
+  for (const auto& [slot, gradient] :
+       {std::pair(Slot::d_q, Gradient::q), std::pair(Slot::d_k, Gradient::k),
+        std::pair(Slot::d_v, Gradient::v), std::pair(Slot::d_sink, Gradient::sink)})
+    if (tensor(call, slot).present) write(tensor(call, slot), base, out[gradient].value);
+  return status;
+}
+
+ProbeReport probed(Change change, BackwardChange change_backward = nullptr) {
+  const Result<ProbeReport> report =
+      probe([change, change_backward](const std::string& declaration, OpenError&) {
+        return std::make_unique<ConventionSubject>(declaration, change, change_backward);
+      });
   EXPECT_TRUE(report) << (report ? "" : report.error());
   return report ? *report : ProbeReport{};
 }
@@ -247,6 +292,38 @@ TEST(Probe, GivenScaleIgnored) {
   const ProbeReport report = probed([](Variant& v) { v.problem.scale.reset(); });
   EXPECT_FALSE(report.declaration.has(Feature::scale));
   EXPECT_EQ(answer(report, "feature scale"), "acts as: ignored");
+}
+
+TEST(Probe, SaysThatBackwardAndDecodeAreNotOffered) {
+  const ProbeReport report = probed(nullptr);
+  EXPECT_EQ(answer(report, "backward"), "not offered");
+  EXPECT_EQ(answer(report, "decode"), "not offered");
+  EXPECT_EQ(report.declaration.backward, BackwardScope{});
+  EXPECT_FALSE(report.declaration.cache.served());
+}
+
+TEST(Probe, FindsTheGradientsThatAreGiven) {
+  const ProbeReport report = probed(nullptr, [](BackwardVariant&) {});
+  EXPECT_EQ(answer(report, "backward"), "right");
+  EXPECT_EQ(answer(report, "backward, dSink"), "right");
+  EXPECT_EQ(answer(report, "backward, gradient of lse"), "right");
+  EXPECT_EQ(answer(report, "backward, dBias"), "no such topic") << "bias is not served";
+  const BackwardScope expected{.served = true, .sink = true, .lse = true};
+  EXPECT_EQ(report.declaration.backward, expected);
+  EXPECT_NE(print_declaration(report.declaration).find(" backward=sink,lse"), std::string::npos);
+}
+
+TEST(Probe, DeclaresNoGradientThatIsWrong) {
+  const ProbeReport wrong = probed(nullptr, [](BackwardVariant& v) {
+    v.delta = [](const BackwardRow&, double) { return 0.0; };
+  });
+  EXPECT_EQ(answer(wrong, "backward"), "accepted and wrong");
+  EXPECT_FALSE(wrong.declaration.backward.served);
+  const ProbeReport in_part = probed(
+      nullptr, [](BackwardVariant& v) { v.d_lse = [](const RowAt&, double) { return 0.0; }; });
+  EXPECT_EQ(answer(in_part, "backward, gradient of lse"), "accepted and wrong");
+  const BackwardScope expected{.served = true, .sink = true};
+  EXPECT_EQ(in_part.declaration.backward, expected);
 }
 
 TEST(Probe, RefusesAKernelThatComputesSomethingElse) {

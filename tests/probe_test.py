@@ -7,7 +7,7 @@ from command import ATTEST, expect, finish, record_of, run
 
 LIBRARY = pathlib.Path(ATTEST).parent / "lib/attest-faulty/faulty.so"
 # kernel, what is asked, what must be answered, and a word that the declaration must have (or not have: "-word").
-# The conventions are those of docs/semantics.md, section 8, that a forward call can show.
+# The conventions are those of docs/semantics.md, section 8, that a forward call can show; and what backward and decode take.
 CONVENTIONS = [
     ("stepwise", "feature causal", "right", "features=all"),
     ("causal_top_left", "feature align_bottom_right", "acts as: top_left", "align=top_left,q_offset"),
@@ -40,6 +40,16 @@ CONVENTIONS = [
     ("scale_sign_lost", "feature scale_nonpositive", "acts as: sign lost", "-scale_nonpositive"),
     ("softcap_after_mask", "feature softcap", "acts as: after the mask", "-softcap"),
     ("prefix_ignored", "feature prefix", "acts as: causal", "-prefix"),
+    ("stepwise", "backward", "refused", "-backward"),
+    ("stepwise", "decode, ring cache", "refused", ""),
+    ("backward", "backward", "right", "backward=bias,slopes,sink,lse"),
+    ("backward", "backward, dBias", "right", ""),
+    ("delta_dropped", "backward", "accepted and wrong", "-backward"),
+    ("d_bias_scaled", "backward, dBias", "accepted and wrong", "backward=slopes,sink,lse"),
+    ("decode", "decode, ring cache", "right", "cache=contiguous,ring,paged"),
+    ("decode", "decode, keys after RoPE", "right", "cache_keys=raw,rotated"),
+    ("decode", "decode, number of splits", "right", "splits"),
+    ("decode", "decode, page size", "any", ""),
 ]
 
 
