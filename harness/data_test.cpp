@@ -418,6 +418,25 @@ TEST(Data, BroadcastLayoutRepeatsKAndVOverTheBatch) {
   }
 }
 
+TEST(Data, SequencesHaveTheSameRowsOnPagesThatTheyShare) {
+  // Ten rows before the call in the first, seven in the second: three pages of two are full in
+  // both.
+  const auto shared = *parse_case(
+      "attention.decode b=2 hq=2 lk=11 d=3 seqlens_k=11,8 cache=paged page_size=2 pages=shared");
+  AttentionProblem apart = shared;
+  apart.pages = PageOrder::shuffled;
+  const AttentionInputs inputs = make_inputs(shared), own = make_inputs(apart);
+  EXPECT_EQ(inputs.q.values, own.q.values);
+  for (std::int64_t g = 0; g < 2; ++g)
+    for (std::int64_t j = 0; j < 11; ++j)
+      for (std::int64_t c = 0; c < 3; ++c)
+        for (const auto tensor : {&AttentionInputs::k, &AttentionInputs::v}) {
+          EXPECT_EQ((inputs.*tensor).at(0, g, j, c), (own.*tensor).at(0, g, j, c));
+          EXPECT_EQ((inputs.*tensor).at(1, g, j, c), (own.*tensor).at(j < 6 ? 0 : 1, g, j, c)) << j;
+          EXPECT_NE((own.*tensor).at(0, g, j, c), (own.*tensor).at(1, g, j, c));
+        }
+}
+
 TEST(Data, LiteralValuesAreTakenInLogicalOrder) {
   const auto inputs = make_inputs(problem(
       "hq=2 lq=1 lk=2 d=1 data=list q=1,2 k=3,4,5,6 v=7,8,9,10 mask=list mask_axes=qk "

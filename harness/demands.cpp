@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kKinds{"dtype",     "feature",     "head_dim", "promise",
                                                  "precision", "requirement", "cases",    "refused"};
-constexpr std::array<std::string_view, 4> kPromises{"deterministic", "batch_invariant",
-                                                    "thread_invariant", "masked_nan_safe"};
+constexpr std::array<std::string_view, 5> kPromises{
+    "deterministic", "batch_invariant", "thread_invariant", "masked_nan_safe", "memory=linear"};
 constexpr std::int64_t kMostHeadDim = std::int64_t{1} << 16;
 
 struct LineError {
@@ -144,7 +144,8 @@ std::string untested(const std::string& what, const Record& record) {
 
 bool promises(const Declaration& declaration, std::string_view promise) {
   const bool kept[] = {declaration.deterministic, declaration.batch_invariant,
-                       declaration.thread_invariant, declaration.masked_nan_safe};
+                       declaration.thread_invariant, declaration.masked_nan_safe,
+                       declaration.memory_linear};
   return kept[std::find(kPromises.begin(), kPromises.end(), promise) - kPromises.begin()];
 }
 

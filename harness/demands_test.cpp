@@ -58,6 +58,7 @@ TEST(Demands, OfEachKindMetAndLost) {
       {"head_dim 129", "no case has head_dim 129"},
       {"promise deterministic", "met"},
       {"promise batch_invariant", "not promised"},
+      {"promise memory=linear", "not promised"},
       {"precision f32=f32", "met"},
       {"precision f32=f32_tf32", "met"},  // f32 is tighter
       {"precision bf16=f32", "bf16 is not declared"},

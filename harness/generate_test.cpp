@@ -263,6 +263,57 @@ TEST(Mend, MakesAnythingLegalAndLeavesLegalAlone) {
   }
 }
 
+/// Legal but for the edit; what mends it, and nothing else.
+struct Mended {
+  const char* keys;
+  void (*spoil)(AttentionProblem&);
+  const char* mended;
+};
+
+TEST(Mend, ChangesOfADecodeCallWhatIsWrong) {
+  using P = AttentionProblem;
+  const Mended kTable[] = {
+      {"lq=3 lk=4 seed=9", [](P& p) { p.kv_len = 2; }, "lq=2 lk=2 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.align = Align::top_left; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.dropout_p = 0.5; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.left_pad_k = {1}; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.layout = Layout::far; }, "lk=4 layout=blhd seed=9"},
+      {"lk=4 cache_rows=4 seed=9", [](P& p) { p.cache_rows = 3; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.page_size = 3; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.pages = PageOrder::shared; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.cache_rotated = true; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.num_splits = -3; }, "lk=4 seed=9"},
+      {"lk=4 seed=9", [](P& p) { p.d_lse = true; }, "lk=4 seed=9"},
+      {"lk=4 cache=paged page_size=3 pages=shared seed=9", [](P& p) { p.page_size = 0; },
+       "lk=4 cache=paged page_size=1 pages=shared seed=9"},
+      {"lk=9 window=2,-1 cache=ring cache_rows=4 seed=9", [](P& p) { p.window_left = 5; },
+       "lk=9 window=3,-1 cache=ring cache_rows=4 seed=9"},
+      {"lk=9 lq=4 window=2,-1 cache=ring cache_rows=6 seed=9", [](P& p) { p.cache_rows = 3; },
+       "lk=9 lq=4 window=2,-1 cache=ring seed=9"},
+      {"lk=9 window=2,-1 cache=ring cache_rows=4 seed=9", [](P& p) { p.global_tokens = 1; },
+       "lk=9 window=2,-1 cache=ring cache_rows=4 seed=9"},
+      {"b=2 lq=3 lk=9 seqlens_k=9,5 seed=9",
+       [](P& p) {
+         p.seqlens_k = {9, 2};
+       },
+       "b=2 lq=3 lk=9 seqlens_k=9,2 seqlens_q=3,2 seed=9"},
+      {"b=2 lk=4 cache=paged page_size=2 pages=shuffled data=list q=1,1 k=1,2,3,4,1,5,7,8 "
+       "v=1,2,3,4,5,6,7,8",
+       [](P& p) { p.pages = PageOrder::shared; },
+       "b=2 lk=4 cache=paged page_size=2 pages=shared data=list q=1,1 k=1,2,3,4,1,2,7,8 "
+       "v=1,2,3,4,1,2,7,8"},
+  };
+  for (const auto& [keys, spoil, mended] : kTable) {
+    const auto before = parse_case(std::string("attention.decode ") + keys);
+    const auto after = parse_case(std::string("attention.decode ") + mended);
+    ASSERT_TRUE(before && after) << keys << "\n" << mended;
+    AttentionProblem p = *before;
+    spoil(p);
+    ASSERT_TRUE(problem_error(p)) << "of " << keys;
+    EXPECT_EQ(print_case(mend(p)), print_case(*after)) << keys;
+  }
+}
+
 TEST(MakeLegal, IsTotalAndIdempotent) {
   for (const char* text : kDeclarations) {
     const Declaration declaration = declared(text);
@@ -289,7 +340,8 @@ TEST(MakeLegal, IsIdempotentOnDecodeCalls) {
                                                                 << print_case(drawn) << "\n"
                                                                 << print_case(legal);
       ASSERT_EQ(legal.operation, decodes(declaration) ? Operation::decode : Operation::forward)
-          << text << "\n" << print_case(drawn);
+          << text << "\n"
+          << print_case(drawn);
       ASSERT_TRUE(make_legal(legal, declaration) == legal) << text << "\n" << print_case(legal);
     }
   }

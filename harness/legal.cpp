@@ -241,6 +241,18 @@ void repeat_first(std::vector<double>& values, std::int64_t batch) {
   for (std::size_t n = count; n < values.size(); ++n) values[n] = values[n - count];
 }
 
+/// The rows of pages that sequences share are those of the first.
+void repeat_on_pages(const AttentionProblem& p, std::vector<double>& values,
+                     std::int64_t channels) {
+  const std::int64_t shared = shared_pages(p);
+  if (shared == 0 || values.empty()) return;
+  const auto of_head = static_cast<std::size_t>(p.kv_len * channels);
+  const std::size_t of_sequence = of_head * static_cast<std::size_t>(p.num_kv_heads);
+  const auto on_pages = static_cast<std::size_t>(shared * p.page_size * channels);
+  for (std::size_t n = of_sequence; n < values.size(); ++n)
+    if (n % of_head < on_pages) values[n] = values[n % of_sequence];
+}
+
 void mend_qkv_literals(AttentionProblem& p) {
   Literal& given = p.literal;
   const auto fits_qk = [&] {
@@ -265,6 +277,8 @@ void mend_qkv_literals(AttentionProblem& p) {
     repeat_first(given.k, p.batch);
     repeat_first(given.v, p.batch);
   }
+  repeat_on_pages(p, given.k, p.head_dim);
+  repeat_on_pages(p, given.v, p.v_head_dim);
 }
 
 void mend_other_literals(AttentionProblem& p) {

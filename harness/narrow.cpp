@@ -84,6 +84,7 @@ std::optional<Declaration> narrowed(const Declaration& kernel, const Declaration
   both.batch_invariant = kernel.batch_invariant && scope.batch_invariant;
   both.thread_invariant = kernel.thread_invariant && scope.thread_invariant;
   both.masked_nan_safe = kernel.masked_nan_safe && scope.masked_nan_safe;
+  both.memory_linear = kernel.memory_linear && scope.memory_linear;
   if (both.dtypes.empty() || both.head_dims.empty()) return std::nullopt;
   drop_ownerless(both);
   // Whatever else is left without a value (no base, no layout) is found by reading it.

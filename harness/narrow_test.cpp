@@ -21,6 +21,8 @@ TEST(Narrowed, IsWhatBothDeclare) {
   EXPECT_EQ(left("dtype=f32 v_head_dim=any", "dtype=f32"), "dtype=f32");
   EXPECT_EQ(left("dtype=f32 deterministic batch_invariant", "dtype=f32 deterministic"),
             "dtype=f32 deterministic");
+  EXPECT_EQ(left("dtype=f32 memory=linear", "dtype=f32"), "dtype=f32");
+  EXPECT_EQ(left("dtype=f32 memory=linear", "dtype=f32 memory=linear"), "dtype=f32 memory=linear");
 }
 
 TEST(Narrowed, KeepsTheKernelsOwnWays) {

@@ -18,6 +18,8 @@
 #include "harness/findings.hpp"
 #include "harness/journal.hpp"
 #include "harness/machine_info.hpp"
+#include "harness/measure_cache.hpp"
+#include "harness/measure_memory.hpp"
 #include "harness/tally.hpp"
 #include "harness/unit.hpp"
 
@@ -57,6 +59,7 @@ class Run {
   std::vector<std::string> list() const;
   void run_list();
   void find();
+  void measure(Record& record);
   void finish(Record& record);
 
  private:
@@ -314,6 +317,34 @@ void Run::find() {
   findings_ = find_causes(work_, results_, workers_, finding);
 }
 
+/// Once per run, by its first shard, where there is time for it.
+void Run::measure(Record& record) {
+  const bool wanted = options_.cases_name.empty() && options_.filter.empty() &&
+                      options_.shard.index == 1 && !options_.suite.starts_with("smoke");
+  if (!wanted || over_budget_ || interrupted() || !workers_.trouble().empty()) return;
+  const std::vector<AttentionProblem> calls = measured_calls(work_.declaration);
+  std::string trouble;
+  // One after the other: what is long takes memory of the machine too.
+  workers_.for_each(
+      1, [](std::size_t) { return true; },
+      [&](Worker& worker, std::size_t) {
+        for (const AttentionProblem& call : calls) {
+          if (interrupted()) return;
+          std::optional<CallMemory> memory = measure_memory(*worker.context, call, trouble);
+          if (memory) record.memory.push_back(std::move(*memory));
+          if (memory || trouble.empty()) continue;
+          trouble =
+              fmt::format("the memory of '{}' was not measured: {}", print_case(call), trouble);
+          return;
+        }
+        std::string of_caches;
+        record.kv_cache = measure_caches(*worker.subject, {.cpu_seconds = 10}, of_caches);
+        if (!of_caches.empty())
+          record.notes.push_back("the bytes of a cache were not measured: " + of_caches);
+      });
+  if (!trouble.empty()) record.notes.push_back(trouble);
+}
+
 std::string Run::cut_sentence() const {
   if (done_ == work_.units.size()) return "";
   const std::string where =
@@ -401,6 +432,7 @@ Result<Record> run_suite(const RunOptions& options,
     }
     run.run_list();
     run.find();
+    run.measure(record);
     run.finish(record);
   }
   // The hosts have ended now, so that their time counts.

@@ -27,6 +27,9 @@ struct CallStatus {
   std::string message;
   double cpu_seconds = 0;
   std::uint64_t workspace_bytes = 0;  ///< that the kernel's plan asked for
+  /// The most memory that the call had at once beyond what the kernel held before it, its workspace
+  /// included. nullopt: not known, as in this process and in builds with sanitizers.
+  std::optional<std::uint64_t> peak_bytes;
 };
 
 class Arena;  // harness/arena.hpp
@@ -43,6 +46,9 @@ class Subject {
   virtual Arena& arena() = 0;
   /// One forward or backward call on tensors already placed in arena().
   virtual CallStatus call(const PlacedCall& call, const CallLimits& limits) = 0;
+  /// The next call is the first one of a fresh process: nothing is left of those before it. Without
+  /// effect where the kernel has no process of its own.
+  virtual void restart() {}
 };
 
 /// Where a kernel is: a path to a shared library, with `#name` for one kernel of several; or the

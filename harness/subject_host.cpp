@@ -68,6 +68,8 @@ class HostSubject final : public Subject {
     }
   }
 
+  void restart() override { process_.stop(); }
+
  private:
   /// Starts a host and loads the kernel in it.
   bool load(KernelFacts& facts, OpenError& error) {

@@ -42,6 +42,7 @@ class InProcessSubject final : public Subject {
 
   CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
     HostHeader& header = arena_.header();
+    header.reply.peak_bytes = kNotMeasured;
     for (;;) {
       call_kernel(loaded_, arena_.base(), arena_.slot(Slot::workspace), call, header.reply,
                   header.stage, header.cpu_before_ns);

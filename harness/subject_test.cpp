@@ -265,6 +265,55 @@ TEST(Host, GoesWithARunnerThatIsKilled) {
   fclose(lines);
 }
 
+#if !defined(ATTEST_SANITIZED)
+TEST(Host, MeasuresTheMemoryOfACall) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kSlack = 4096;
+  auto subject = host_of("accidents", "take_memory");
+  const auto expect_about = [&](std::uint64_t bytes) {
+    const std::optional<std::uint64_t> peak = run(*subject).call.peak_bytes;
+    ASSERT_TRUE(peak);
+    EXPECT_GE(*peak, bytes);
+    EXPECT_LE(*peak, bytes + kSlack);
+  };
+  expect_about(3 * kMiB);
+  expect_about(2 * kMiB);  // what it kept counts in the first call alone
+  subject->restart();
+  expect_about(3 * kMiB);
+  auto honest = host_of("accidents", "honest");
+  EXPECT_LE(run(*honest).call.peak_bytes.value_or(kMiB), kSlack);
+}
+
+TEST(Host, LosesNoByteWhereThreadsAllocateAtOnce) {
+  auto subject = host_of("accidents", "take_in_threads");
+  CallOptions patient = quick();
+  patient.limits.cpu_seconds = 20;
+  const AttentionProblem problem = small_problem();
+  for (int call = 0; call < 4; ++call) {
+    const Observation seen = observe(*subject, problem, small_inputs(problem), patient);
+    ASSERT_TRUE(seen.ok());
+    EXPECT_LE(seen.call.peak_bytes.value_or(1 << 20), 48u << 10);
+  }
+}
+
+TEST(Host, CountsTheWorkspaceAsMemoryOfTheCall) {
+  auto subject = host_of("load_planned");
+  AttentionProblem problem = small_problem();
+  problem.kv_len = 1;
+  const Observation seen = run(*subject, Flush::high, problem);
+  ASSERT_GT(seen.call.workspace_bytes, 0u);
+  EXPECT_GE(seen.call.peak_bytes.value_or(0), seen.call.workspace_bytes);
+}
+#endif
+
+TEST(InProcess, DoesNotKnowTheMemoryOfACall) {
+  OpenError error;
+  auto inside = open_in_process({module_path("accidents"), "take_memory", false}, error);
+  ASSERT_NE(inside, nullptr) << error.message;
+  const Observation seen = run(*inside);
+  EXPECT_TRUE(seen.ok());
+  EXPECT_FALSE(seen.call.peak_bytes);
+}
+
 TEST(Host, PassesStatusAndMessageOn) {
   auto junk = host_of("accidents", "junk_status");
   EXPECT_EQ(run(*junk).call.status, 77);

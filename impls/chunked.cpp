@@ -121,7 +121,7 @@ class ChunkedKernel : public Kernel {
 ATTEST_PLUGIN(ChunkedKernel, "chunked", "1.0",
               "dtype=f64,f32,f16,bf16 features=all backward=all "
               "precision=f32 precision.f16=mma_f32acc precision.bf16=mma_f32acc "
-              "deterministic batch_invariant thread_invariant masked_nan_safe");
+              "deterministic batch_invariant thread_invariant masked_nan_safe memory=linear");
 
 }  // namespace
 }  // namespace attest::chunked

@@ -17,9 +17,12 @@ std::optional<std::string> skip(const Declaration& declaration) {
 }
 
 std::optional<AttentionProblem> adapt(AttentionProblem problem, const Declaration& declaration) {
+  const bool shares = problem.pages == PageOrder::shared;
   problem = law_sized(std::move(problem), declaration);
   if (problem.operation != Operation::decode) return std::nullopt;
-  return problem;
+  // The rows are those of one sequence, whether it has them to itself or not.
+  if (shares && problem.cache == CacheKind::paged) problem.pages = PageOrder::shared;
+  return problem_error(problem) ? std::nullopt : std::optional(std::move(problem));
 }
 
 /// The same rows in another cache: other pages, another page size, another kind.

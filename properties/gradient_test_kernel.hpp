@@ -20,6 +20,7 @@ enum class GradientBreak {
   softcap_derivative_missing,
   sink_gradient_sign,
   bias_gradient_not_summed,
+  slope_gradient_of_distance,
   last_head_of_group_alone,
   first_key_twice_in_dv,
   dead_rows_move_dk,
@@ -87,6 +88,19 @@ class GradientTestKernel : public Kernel {
     return !mask || mask.broadcast(b, h, i, j);
   }
 
+  /// kpos - qpos.
+  static double distance(const attest_attention& p, std::int64_t i, std::int64_t j) {
+    const std::int64_t offset =
+        p.align == ATTEST_ALIGN_BOTTOM_RIGHT ? p.k->shape[2] - p.q->shape[2] : 0;
+    return static_cast<double>(j - i - offset);
+  }
+
+  static double slope(const attest_attention& p, std::int64_t b, std::int64_t h) {
+    if (!p.alibi_slopes) return 0;
+    const TensorView<const float> slopes(p.alibi_slopes);
+    return static_cast<double>(slopes.rank() == 2 ? slopes(b, h) : slopes(h));
+  }
+
   static Row weigh(const attest_attention& p, std::int64_t b, std::int64_t h, std::int64_t i) {
     const TensorView<const float> q(p.q), k(p.k), bias(p.bias), sink(p.sink);
     const TensorView<const std::uint8_t> keep(p.keep);
@@ -101,7 +115,8 @@ class GradientTestKernel : public Kernel {
         dot += static_cast<double>(q(b, h, i, c)) * static_cast<double>(k(b, row.g, j, c));
       const double tanh = p.softcap > 0 ? std::tanh(p.scale * dot / p.softcap) : 0;
       const double capped = p.softcap > 0 ? p.softcap * tanh : p.scale * dot;
-      scores.push_back(capped + (bias ? static_cast<double>(bias.broadcast(b, h, i, j)) : 0));
+      scores.push_back(capped + (bias ? static_cast<double>(bias.broadcast(b, h, i, j)) : 0) +
+                       slope(p, b, h) * distance(p, i, j));
       const double factor = !keep ? 1 : keep(b, h, i, j) ? 1 / (1 - p.dropout_p) : 0;
       row.pairs.push_back({j, 0, factor, 1 - tanh * tanh});
       max = std::max(max, scores.back());
@@ -124,9 +139,14 @@ class GradientTestKernel : public Kernel {
 
   /// Dense sums in the shapes of the inputs.
   struct Sums {
-    std::vector<double> q, k, v, bias, sink;
+    std::vector<double> q, k, v, bias, slopes, sink;
     explicit Sums(const attest_attention& p)
-        : q(count(p.q)), k(count(p.k)), v(count(p.v)), bias(count(p.bias)), sink(count(p.sink)) {}
+        : q(count(p.q)),
+          k(count(p.k)),
+          v(count(p.v)),
+          bias(count(p.bias)),
+          slopes(count(p.alibi_slopes)),
+          sink(count(p.sink)) {}
 
     static std::size_t count(const DLTensor* tensor) {
       if (!tensor) return 0;
@@ -161,6 +181,13 @@ class GradientTestKernel : public Kernel {
       put(p.d_k, k, k.size());
       put(p.d_v, v, v.size() - (is(GradientBreak::last_dv_unwritten) && !v.empty() ? 1 : 0));
       put(p.d_bias, bias, bias.size());
+      const auto heads = static_cast<std::size_t>(p.q->shape[1]);
+      for (std::size_t n = 0; p.d_alibi_slopes && n < slopes.size(); ++n) {
+        const TensorView<float> to(p.d_alibi_slopes);
+        const auto b = static_cast<std::int64_t>(n / heads),
+                   h = static_cast<std::int64_t>(n % heads);
+        (p.d_alibi_slopes->ndim == 2 ? to(b, h) : to(h)) = static_cast<float>(slopes[n]);
+      }
       for (std::size_t h = 0; p.d_sink && h < sink.size(); ++h)
         TensorView<float>(p.d_sink)(static_cast<std::int64_t>(h)) = static_cast<float>(sink[h]);
     }
@@ -213,6 +240,12 @@ class GradientTestKernel : public Kernel {
       if (p.bias) {
         double& sum = Sums::at(sums.bias, p.bias, b, h, i, pair.j);
         sum = is(GradientBreak::bias_gradient_not_summed) ? d_z : sum + d_z;
+      }
+      if (p.alibi_slopes) {
+        const std::int64_t of_batch = p.alibi_slopes->ndim == 2 ? b * p.q->shape[1] : 0;
+        const double along = distance(p, i, pair.j);
+        sums.slopes[static_cast<std::size_t>(of_batch + h)] +=
+            d_z * (is(GradientBreak::slope_gradient_of_distance) ? std::fabs(along) : along);
       }
       const double more = is(GradientBreak::dead_rows_move_dk) ? 1e-3 : 0;
       for (std::int64_t c = 0; c < q.extent(3); ++c) {

@@ -40,8 +40,8 @@ struct FailureCall {
   std::vector<std::pair<std::string, double>> numbers;         ///< scalars of attest_attention
   std::vector<std::pair<std::string, std::int64_t>> integers;  ///< the same
   std::vector<CallOutput> outputs;
-  bool lse_in_log2 = false;  ///< the kernel gives log2; CallOutput does not
-  bool refuse = false;       ///< the kernel must refuse the call
+  bool lse_in_log2 = false;           ///< the kernel gives log2; CallOutput does not
+  bool refuse = false;                ///< the kernel must refuse the call
   std::string operation = "forward";  ///< or "backward", "decode": the function that is called
 };
 

@@ -153,6 +153,8 @@ std::string facts_text(const Record& record) {
   item("pairs", pairs_sentence(record.pairs));
   item("not tested", join(record.scope.not_tested, "; "));
   item("audit of the oracle", audit_sentence(record.audit));
+  for (const std::string& sentence : memory_sentences(record)) item("memory", sentence);
+  for (const std::string& sentence : cache_sentences(record)) item("KV cache", sentence);
   for (const std::string& sentence : expectation_sentences(record)) item("expectations", sentence);
   item("baseline", baseline_sentence(record));
   for (const std::string& sentence : demand_sentences(record)) item("required", sentence);

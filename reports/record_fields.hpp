@@ -146,6 +146,29 @@ void fields(Visitor& visit, S& audit) {
   visit("first_outside", audit.first_outside);
 }
 
+template <class Visitor, MaybeConst<CallMemory> S>
+void fields(Visitor& visit, S& memory) {
+  visit("operation", memory.operation);
+  visit("case", memory.case_line);
+  visit("q_len", memory.q_len);
+  visit("kv_len", memory.kv_len);
+  visit("tensor_bytes", memory.tensor_bytes);
+  visit("extra_bytes", memory.extra_bytes);
+}
+
+template <class Visitor, MaybeConst<CacheMemory> S>
+void fields(Visitor& visit, S& cache) {
+  visit("heads", cache.heads);
+  visit("case", cache.case_line);
+  visit("num_heads", cache.num_heads);
+  visit("num_kv_heads", cache.num_kv_heads);
+  visit("head_dim", cache.head_dim);
+  visit("rows", cache.rows);
+  visit("dtype", cache.dtype);
+  visit("expected_bytes", cache.expected_bytes);
+  visit("written_bytes", cache.written_bytes);
+}
+
 template <class Visitor, MaybeConst<Scope> S>
 void fields(Visitor& visit, S& scope) {
   visit("dtypes", scope.dtypes);
@@ -234,6 +257,8 @@ void fields(Visitor& visit, S& record) {
   visit("pairs", record.pairs);
   visit("ratios", record.ratios);
   visit("audit", record.audit);
+  visit("memory", record.memory);
+  visit("kv_cache", record.kv_cache);
   visit("expectations", record.expectations);
   visit("notes", record.notes);
   visit("baseline", record.baseline);

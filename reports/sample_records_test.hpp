@@ -144,6 +144,21 @@ inline Record conformant_sample() {
                   .worst_fraction_of_radius = 0.31,
                   .worst_radius_over_tolerance = 2.1e-5,
                   .first_outside = ""};
+  record.memory = {{.operation = "backward",
+                    .case_line = "attention.backward lq=8192 lk=8192 d=64 base=causal",
+                    .q_len = 8192,
+                    .kv_len = 8192,
+                    .tensor_bytes = 16'809'984,
+                    .extra_bytes = 11'360'304}};
+  record.kv_cache = {{.heads = "GQA",
+                      .case_line = "attention.decode hq=32 hkv=8 lq=128 lk=256 d=128",
+                      .num_heads = 32,
+                      .num_kv_heads = 8,
+                      .head_dim = 128,
+                      .rows = 256,
+                      .dtype = "f32",
+                      .expected_bytes = 2'097'152,
+                      .written_bytes = 2'097'152}};
   return record;
 }
 
@@ -415,6 +430,11 @@ inline Record hostile_sample() {
   record.requirements[0].sentence = poison;
   record.requirements[0].detail = poison;
   record.requirements[0].by_dtype[poison] = {.fail = 1};
+  record.memory[0].operation = poison;
+  record.memory[0].case_line = poison;
+  record.kv_cache[0].heads = poison;
+  record.kv_cache[0].case_line = poison;
+  record.kv_cache[0].dtype = poison;
   record.baseline.path = poison;
   record.baseline.gone = {poison};
   record.demands[1].line = poison;

@@ -265,6 +265,33 @@ std::string pairs_sentence(const PairCoverage& pairs) {
   return text;
 }
 
+std::vector<std::string> memory_sentences(const Record& record) {
+  std::vector<std::string> sentences;
+  for (const CallMemory& call : record.memory) {
+    const std::string lengths =
+        call.q_len == call.kv_len
+            ? fmt::format("{} queries and keys", grouped(call.q_len))
+            : fmt::format("{} queries, {} keys", grouped(call.q_len), grouped(call.kv_len));
+    sentences.push_back(fmt::format("{} at {}: {} beyond {} of tensors", plain(call.operation),
+                                    lengths, bytes_text(call.extra_bytes),
+                                    bytes_text(call.tensor_bytes)));
+  }
+  return sentences;
+}
+
+std::vector<std::string> cache_sentences(const Record& record) {
+  std::vector<std::string> sentences;
+  for (const CacheMemory& cache : record.kv_cache) {
+    std::string sentence = fmt::format(
+        "{} ({} key/value heads of {}, {} rows, {}) {}", plain(cache.heads), cache.num_kv_heads,
+        cache.head_dim, grouped(cache.rows), plain(cache.dtype), bytes_text(cache.written_bytes));
+    if (cache.written_bytes != cache.expected_bytes)
+      sentence += fmt::format(" where 2 T Hkv D s is {}", bytes_text(cache.expected_bytes));
+    sentences.push_back(std::move(sentence));
+  }
+  return sentences;
+}
+
 std::string audit_sentence(const Audit& audit) {
   if (audit.rows == 0) return "no row was recomputed by the definition";
   std::string text = fmt::format(

@@ -68,6 +68,11 @@ std::string scope_sentence(const Record& record);
 std::string pairs_sentence(const PairCoverage& pairs);
 /// "1,204 rows recomputed by the definition, 0 of 77,056 elements outside ..."
 std::string audit_sentence(const Audit& audit);
+/// "backward at 8,192 queries and keys: 11.3 MiB beyond 14.0 MiB of tensors", for each measured
+/// call.
+std::vector<std::string> memory_sentences(const Record& record);
+/// "GQA (8 key/value heads of 128, 256 rows, bf16) 1.00 MiB"
+std::vector<std::string> cache_sentences(const Record& record);
 /// One sentence for each entry of the expectations file that is not simply met, and one for those
 /// that are.
 std::vector<std::string> expectation_sentences(const Record& record);

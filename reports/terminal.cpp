@@ -230,6 +230,10 @@ Lines facts(const Record& record, std::size_t width, const Detail& detail) {
   if (detail.oracle) append(lines, ratio_lines(record, width));
   if (detail.oracle || record.audit.outside > 0)
     append(lines, fact("audit", audit_sentence(record.audit)));
+  if (record.causes.empty()) {
+    append(lines, fact("memory", join(memory_sentences(record), "; ")));
+    append(lines, fact("kv cache", join(cache_sentences(record), "; ")));
+  }
   append(lines, fact("expected", join(expectation_sentences(record), "; ")));
   append(lines, fact("baseline", baseline_sentence(record)));
   append(lines, fact("required", join(demand_sentences(record), "; ")));

@@ -158,6 +158,16 @@ std::string grouped(std::int64_t value) {
   return digits;
 }
 
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  for (const char* unit : {"KiB", "MiB", "GiB"}) {
+    value /= 1024;
+    if (value < 1023.95) return fmt::format("{:.1f} {}", value, unit);
+  }
+  return fmt::format("{:.1f} TiB", value / 1024);
+}
+
 std::string grouped_short(std::int64_t value) {
   for (const char* unit : {"", "k", "M", "G", "T"}) {
     std::string text = grouped(value) + unit;

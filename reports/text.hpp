@@ -39,6 +39,8 @@ std::string shorten(std::string_view text, std::size_t width);
 
 /// "20,312"
 std::string grouped(std::int64_t value);
+/// "512 B", "10.8 MiB"
+std::string bytes_text(std::int64_t bytes);
 /// grouped() within 6 columns: "20,312", "1,203k", "98M".
 std::string grouped_short(std::int64_t value);
 /// "1 case", "3 cases"

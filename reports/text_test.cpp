@@ -61,6 +61,15 @@ TEST(Text, EscapesMarkdown) {
   EXPECT_EQ(markdown_code("`"), "`` ` ``");
 }
 
+TEST(Text, Bytes) {
+  EXPECT_EQ(bytes_text(0), "0 B");
+  EXPECT_EQ(bytes_text(1023), "1023 B");
+  EXPECT_EQ(bytes_text(1024), "1.0 KiB");
+  EXPECT_EQ(bytes_text(11'360'304), "10.8 MiB");
+  EXPECT_EQ(bytes_text((std::int64_t{1} << 30) - 1), "1.0 GiB");
+  EXPECT_EQ(bytes_text(std::numeric_limits<std::int64_t>::max()), "8388608.0 TiB");
+}
+
 TEST(Text, Numbers) {
   EXPECT_EQ(grouped(0), "0");
   EXPECT_EQ(grouped(999), "999");

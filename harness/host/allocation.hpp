@@ -12,4 +12,10 @@ void count_failed_allocations(HostHeader& header);
 /// From now on memory that is handed out or given back is filled with this; 0: left as it is.
 void fill_allocations(std::uint64_t pattern);
 
+/// From here on the most memory that is handed out at once is kept.
+void watch_peak();
+/// That, beyond what was handed out when watch_peak() was called; kNotMeasured in builds with
+/// another allocator.
+std::uint64_t peak_since_watched();
+
 }  // namespace attest

@@ -87,8 +87,10 @@ int serve(HostHeader& header) {
       load_plugin(header.path, header.kernel, loaded, header.load, header.stage);
     } else {
       fill_allocations(header.call.workspace_fill);
+      watch_peak();
       call_kernel(loaded, base, slots[static_cast<int>(Slot::workspace)], header.call, header.reply,
                   header.stage, header.cpu_before_ns);
+      header.reply.peak_bytes = peak_since_watched();
       fill_allocations(0);
     }
     if (is_copy) _exit(0);

@@ -14,7 +14,7 @@
 
 namespace attest {
 
-inline constexpr std::uint32_t kHostProtocol = 2;
+inline constexpr std::uint32_t kHostProtocol = 3;
 /// The file descriptor on which the host finds the shared memory.
 inline constexpr int kHostMemoryFd = 3;
 /// Unmapped address space on each side of every slot. It costs no memory; one page would let a
@@ -69,11 +69,14 @@ struct LoadReply {
   char declaration[kDeclarationBytes];
 };
 
+inline constexpr std::uint64_t kNotMeasured = ~std::uint64_t{0};
+
 struct CallReply {
   std::int32_t status;
   std::uint32_t needs_workspace;  ///< 1: nothing was run, the workspace slot is too small
   std::uint64_t workspace_bytes;  ///< that the plan asked for
   std::uint64_t cpu_ns;           ///< spent in plan and the call
+  std::uint64_t peak_bytes;       ///< the most memory it had at once, or kNotMeasured
   char message[kMessageBytes];
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels that do one thing wrong each, one after the other in one library. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -85,6 +86,32 @@ FORWARD(memory_found) { /* what new memory holds, and memory that was ours */
   *f32(p->o, 0, 0, 0, 2) = again[1000];
   free(again);
   return ATTEST_OK;
+}
+FORWARD(take_memory) { /* 3 MiB at its most, 1 of which it keeps */
+  UNUSED;
+  static char* volatile kept;
+  if (!kept) kept = malloc(1 << 20);
+  char* volatile block = malloc(1 << 20);
+  free(block);
+  block = calloc(1 << 10, 1 << 10);
+  block = realloc(block, 2 << 20);
+  free(block);
+  return average(p);
+}
+static void* take_and_give_back(void* unused) {
+  (void)unused;
+  for (int i = 0; i < 100000; ++i) {
+    char* volatile block = malloc(1 << (4 + i % 10));
+    free(block);
+  }
+  return NULL;
+}
+FORWARD(take_in_threads) { /* no more than 32 KiB at once, and the threads */
+  UNUSED;
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, take_and_give_back, NULL);
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  return average(p);
 }
 FORWARD(skip_last) {
   UNUSED;
@@ -310,6 +337,8 @@ ATTEST_EXPORT const attest_plugin* attest_plugin_entry(uint32_t version) {
   ADD("modify_v", modify_v);
   ADD("write_gap", write_gap);
   ADD("memory_found", memory_found);
+  ADD("take_memory", take_memory);
+  ADD("take_in_threads", take_in_threads);
   ADD("skip_last", skip_last);
   ADD("segfault", segfault);
   ADD("abort", abort_);

@@ -316,6 +316,10 @@ std::optional<Wrong> read_value(std::string_view key, std::string_view text, Dra
   if (key == "padding_row") return read_choice(text, d.padding_row, kPaddingRowNames);
   if (key == "empty_row") return read_enum(text, d.empty_output);
   if (key == "empty_lse") return read_enum(text, d.empty_lse);
+  if (key == "memory") {
+    d.memory_linear = true;
+    return text == "linear" ? Wrong{} : fmt::format("{} is not linear", quote(text));
+  }
   if (key == "precision") return read_precision(text, draft.precision);
   if (key.starts_with("precision.")) return read_dotted_precision(key.substr(10), text, draft);
   if (key.starts_with("profile.")) return read_override(key.substr(8), text, draft);

@@ -182,6 +182,8 @@ struct Declaration {
   bool batch_invariant = false;
   bool thread_invariant = false;
   bool masked_nan_safe = false;
+  /// Beyond its tensors a call needs memory that grows with the lengths, not with their product.
+  bool memory_linear = false;
 
   bool has(Feature feature) const { return features[static_cast<std::size_t>(feature)]; }
   bool has(DType dtype) const;

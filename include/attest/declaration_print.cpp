@@ -251,6 +251,7 @@ std::string print_declaration(const Declaration& d) {
   if (d.batch_invariant) words.add("batch_invariant");
   if (d.thread_invariant) words.add("thread_invariant");
   if (d.masked_nan_safe) words.add("masked_nan_safe");
+  if (d.memory_linear) words.add("memory", "linear");
   return words.take();
 }
 

@@ -171,7 +171,7 @@ TEST(Declaration, PrintedTextReadsBackAsTheSame) {
         "dtype=f32,bf16 precision.bf16=mma_f32acc profile.e_exp=1e-5 profile.l_from_rounded=1",
         "dtype=f32,f16 precision=fp16acc profile.f16.max_acc=1000",
         "dtype=f32 layout=any base=causal deterministic batch_invariant thread_invariant "
-        "masked_nan_safe",
+        "masked_nan_safe memory=linear",
         "dtype=f32 cache=contiguous", "dtype=f32 forward=none cache=ring window splits",
         "dtype=f32 rope=half,interleaved cache=paged,ring cache_keys=rotated page_size=8,64",
         "dtype=f32 rope=half cache=paged cache_keys=raw,rotated page_size=any",
@@ -205,6 +205,7 @@ TEST(Declaration, PrintedTextReadsBackAsTheSame) {
     EXPECT_EQ(second.batch_invariant, first.batch_invariant) << text;
     EXPECT_EQ(second.thread_invariant, first.thread_invariant) << text;
     EXPECT_EQ(second.masked_nan_safe, first.masked_nan_safe) << text;
+    EXPECT_EQ(second.memory_linear, first.memory_linear) << text;
   }
 }
 
@@ -213,6 +214,8 @@ TEST(Declaration, PrintsCanonically) {
   EXPECT_EQ(print_declaration(
                 parsed("lse masked_nan_safe gqa window base=prefix,causal,full dtype=bf16,f32")),
             "dtype=f32,bf16 base=full,causal,prefix window=left,right gqa lse masked_nan_safe");
+  EXPECT_EQ(print_declaration(parsed("memory=linear dtype=f32 deterministic")),
+            "dtype=f32 deterministic memory=linear");
   EXPECT_EQ(print_declaration(parsed("dtype=f32 features=all layout=any softcap")),
             "dtype=f32 v_head_dim=any features=all");
   EXPECT_EQ(print_declaration(parsed("dtype=f32 profile.u_in=0x1p-11")),
@@ -235,6 +238,9 @@ TEST(Declaration, Refusals) {
       {"dtype=f32 foo=1", "declaration, line 1, column 11: 'foo' is no key of a declaration"},
       {"dtype=f32 gqa=1", "declaration, line 1, column 11: gqa takes no value"},
       {"dtype=f32 deterministic=1", "declaration, line 1, column 11: deterministic takes no value"},
+      {"dtype=f32 memory=quadratic",
+       "declaration, line 1, column 11: memory: 'quadratic' is not linear"},
+      {"dtype=f32 memory", "declaration, line 1, column 11: memory: '' is not linear"},
       {"dtype=f32 head_dim=8..4",
        "declaration, line 1, column 11: head_dim: '8..4' is not a number, first..last or "
        "first..last%multiple"},

@@ -357,6 +357,22 @@ MaybeError repeats(const AttentionProblem& p, const char* key, const std::vector
   return std::nullopt;
 }
 
+/// Sequences share pages too: literal values of their rows must repeat.
+MaybeError repeats_on_pages(const AttentionProblem& p, const char* key,
+                            const std::vector<double>& values, std::int64_t channels) {
+  const std::int64_t shared = shared_pages(p);
+  if (shared == 0 || values.empty()) return std::nullopt;
+  const auto of_head = static_cast<std::size_t>(p.kv_len * channels);
+  const std::size_t of_sequence = of_head * static_cast<std::size_t>(p.num_kv_heads);
+  const auto on_pages = static_cast<std::size_t>(shared * p.page_size * channels);
+  for (std::size_t i = of_sequence; i < values.size(); ++i)
+    if (i % of_head < on_pages && std::bit_cast<std::uint64_t>(values[i]) !=
+                                      std::bit_cast<std::uint64_t>(values[i % of_sequence]))
+      return fmt::format("pages=shared shares {} between sequences, but {}[{}] differs", key, key,
+                         i);
+  return std::nullopt;
+}
+
 MaybeError literals(const AttentionProblem& p) {
   const Literal& given = p.literal;
   const bool qk = p.data == Family::list;
@@ -407,9 +423,13 @@ MaybeError literals(const AttentionProblem& p) {
                     p.batch * p.num_heads * p.q_len * p.kv_len, DType::f64, Values::boolean))
       return error;
   if (qk && !alone)
-    if (auto error = repeats(p, "k", given.k)) return error;
+    for (const auto& error :
+         {repeats(p, "k", given.k), repeats_on_pages(p, "k", given.k, p.head_dim)})
+      if (error) return error;
   if (v)
-    if (auto error = repeats(p, "v", given.v)) return error;
+    for (const auto& error :
+         {repeats(p, "v", given.v), repeats_on_pages(p, "v", given.v, p.v_head_dim)})
+      if (error) return error;
   return std::nullopt;
 }
 

@@ -354,6 +354,22 @@ TEST(ProblemError, DecodeAtItsLimits) {
     expect_taken(keys);
 }
 
+TEST(ProblemError, LiteralRowsOfSharedPagesRepeat) {
+  // Four rows of two sequences, of which one comes with the call: one page of two rows is shared.
+  const std::string keys = "b=2 lk=4 cache=paged page_size=2 pages=shared data=list q=1,1 ";
+  expect_taken((keys + "k=1,2,3,4,1,2,7,8 v=1,-0,3,4,1,-0,7,8").c_str());
+  for (const Refusal& refusal : {
+           Refusal{"k=1,2,3,4,1,5,7,8 v=1,2,3,4,1,2,7,8",
+                   "pages=shared shares k between sequences, but k[5] differs"},
+           {"k=1,2,3,4,1,2,7,8 v=1,-0,3,4,1,0,7,8",
+            "pages=shared shares v between sequences, but v[5] differs"},
+       })
+    expect_refused({(keys + refusal.keys).c_str(), refusal.says}, "attention.decode ");
+  expect_taken(
+      "b=2 lk=4 cache=paged page_size=2 pages=shuffled data=list q=1,1 k=1,2,3,4,1,5,7,8 "
+      "v=1,2,3,4,5,6,7,8");
+}
+
 /// A ring may overwrite a row once no new row sees it: the first new row sees window_left rows
 /// before it, and all of the call are written before any is read.
 TEST(ProblemError, ARingKeepsWhatIsSeen) {

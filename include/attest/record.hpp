@@ -118,6 +118,27 @@ struct Audit {
   bool operator==(const Audit&) const = default;
 };
 
+/// Memory that one call took.
+struct CallMemory {
+  std::string operation;  ///< "backward"
+  std::string case_line;  ///< the call
+  std::int64_t q_len = 0, kv_len = 0;
+  std::int64_t tensor_bytes = 0;  ///< of its tensors
+  std::int64_t extra_bytes = 0;   ///< the most that the kernel had at once beyond them
+  bool operator==(const CallMemory&) const = default;
+};
+
+/// Keys and values of a decode in the caches of one kernel.
+struct CacheMemory {
+  std::string heads;      ///< "MHA", "GQA", "MQA"
+  std::string case_line;  ///< of its last call
+  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, rows = 0;
+  std::string dtype;
+  std::int64_t expected_bytes = 0;  ///< 2 B T Hkv D s
+  std::int64_t written_bytes = 0;   ///< of the caches that hold something else than before
+  bool operator==(const CacheMemory&) const = default;
+};
+
 /// What a verdict speaks of.
 struct Scope {
   std::vector<std::string> dtypes, features, head_dims;
@@ -190,6 +211,8 @@ struct Record {
   PairCoverage pairs;
   std::vector<Ratios> ratios;
   Audit audit;
+  std::vector<CallMemory> memory;
+  std::vector<CacheMemory> kv_cache;
   std::vector<ExpectationResult> expectations;
   std::vector<std::string> notes;  ///< things of the suite or machine worth saying
   BaselineResult baseline;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every requirement of decode calls holds for an honest kernel, and is broken by one with a mistake
+// of its kind.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "attest/case_line.hpp"
+#include "harness/subject.hpp"
+#include "harness/suite.hpp"
+#include "properties/cache_test_kernel.hpp"
+
+namespace attest {
+namespace {
+
+struct Broken {
+  const char* id;
+  CacheBreak broken;
+  std::uint64_t cases = 150;
+};
+
+constexpr Broken kBroken[] = {
+    {"CACHE-APPEND", CacheBreak::stored_key_rounded},
+    {"CACHE-APPEND", CacheBreak::stored_key_not_rotated},
+    {"CACHE-APPEND", CacheBreak::stored_value_is_key_row_before},
+    {"CACHE-BATCH", CacheBreak::factor_by_batch},
+    {"CACHE-BOUNDS", CacheBreak::write_between_rows},
+    {"CACHE-EMPTY-ROWS", CacheBreak::empty_rows_have_lse_zero},
+    {"CACHE-FORWARD", CacheBreak::window_one_wider},
+    {"CACHE-FORWARD", CacheBreak::causal_without_cache},
+    {"CACHE-FULL", CacheBreak::accepts_what_does_not_fit},
+    {"CACHE-FULL", CacheBreak::refuses_after_writing},
+    {"CACHE-GQA-REPEAT", CacheBreak::kv_head_by_modulo},
+    {"CACHE-GRID", CacheBreak::last_key_of_full_page_lost, 300},
+    {"CACHE-GRID", CacheBreak::oldest_key_of_full_ring_lost, 300},
+    {"CACHE-HEAD-ORDER", CacheBreak::kv_head_by_modulo},
+    {"CACHE-KEY-ORDER", CacheBreak::first_key_counts_twice},
+    {"CACHE-LENGTHS", CacheBreak::factor_by_longest},
+    {"CACHE-LSE", CacheBreak::lse_of_cached_keys_alone},
+    {"CACHE-NAN-VISIBLE", CacheBreak::nan_v_is_zero},
+    {"CACHE-NANSAFE", CacheBreak::hidden_keys_times_zero},
+    {"CACHE-NEEDLE", CacheBreak::lengths_16_bits, 3},
+    {"CACHE-NEVER-READ", CacheBreak::row_behind_the_end_added},
+    {"CACHE-NOLEAK", CacheBreak::hidden_keys_leak},
+    {"CACHE-O", CacheBreak::one_percent_more},
+    {"CACHE-O", CacheBreak::causal_without_cache},
+    {"CACHE-ORDER", CacheBreak::every_second_call, 40},
+    {"CACHE-PAGES", CacheBreak::pages_taken_in_order},
+    {"CACHE-ROWSUM", CacheBreak::last_weight_lost},
+    {"CACHE-RULE-MASK", CacheBreak::causal_plus_one},
+    {"CACHE-RUN", CacheBreak::last_bit_comes_and_goes},
+    {"CACHE-SIZES", CacheBreak::channel_64_lost, 1100},
+    {"CACHE-SPLITS", CacheBreak::parts_added_without_their_maxima},
+    {"CACHE-STEPS", CacheBreak::last_row_of_a_chunk_not_stored},
+    {"CACHE-THREADS", CacheBreak::drifts_with_threads, 40},
+    {"CACHE-UNTOUCHED", CacheBreak::row_behind_the_end_zeroed},
+    {"CACHE-UNTOUCHED", CacheBreak::shared_page_written},
+    {"CACHE-V-LINEAR", CacheBreak::v_clamped},
+    {"CACHE-VISIBLE", CacheBreak::causal_plus_one},
+    {"CACHE-WRITTEN", CacheBreak::last_o_unwritten},
+};
+
+/// In this process; so no mistake may read outside the tensors.
+std::unique_ptr<Subject> open_kernel() {
+  static const attest_plugin plugin =
+      detail::table<CacheTestKernel>("cache_test", "1.0", CacheTestKernel::kDeclaration);
+  OpenError error;
+  auto subject = open_in_process(&plugin, error);
+  if (!subject) throw std::runtime_error(error.message);
+  return subject;
+}
+
+struct Outcome {
+  int judged = 0, broken = 0;
+  std::string first;
+  std::set<CacheKind> kinds;
+};
+
+Outcome run(const Requirement& requirement, CacheBreak broken, std::uint64_t cases) {
+  CacheTestKernel::broken = broken;
+  const std::unique_ptr<Subject> subject = open_kernel();
+  WorkList work;
+  work.declaration = subject->declaration();
+  work.requirements = {&requirement};
+  const int stream =
+      requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::decode);
+  Outcome outcome;
+  for (std::uint64_t n = 0; n < cases; ++n) {
+    const auto problem = problem_of(work, {stream, static_cast<std::int64_t>(n)});
+    if (!problem || requirements_of(work, {stream, 0}, *problem).empty()) continue;
+    EXPECT_EQ(problem->operation, Operation::decode);
+    EXPECT_FALSE(problem_error(*problem)) << print_case(*problem);
+    EXPECT_FALSE(not_declared(work.declaration, *problem)) << print_case(*problem);
+    // Shrinking adapts what it has adapted before.
+    EXPECT_EQ(requirement.usable(*problem, work.declaration), problem) << print_case(*problem);
+    CaseContext context(*subject);
+    const CaseResult result = requirement.check(context, *problem);
+    outcome.judged += result.verdict != Verdict::not_judged;
+    if (result.verdict != Verdict::not_judged) outcome.kinds.insert(problem->cache);
+    if (result.verdict == Verdict::pass || result.verdict == Verdict::not_judged) continue;
+    if (outcome.broken++ == 0) outcome.first = print_case(*problem) + "\n" + result.detail;
+  }
+  CacheTestKernel::broken = CacheBreak::none;
+  return outcome;
+}
+
+class CacheRequirement : public testing::TestWithParam<Broken> {};
+
+TEST_P(CacheRequirement, HoldsForAnHonestKernel) {
+  const Requirement* requirement = find_requirement(GetParam().id);
+  ASSERT_NE(requirement, nullptr);
+  const Outcome outcome = run(*requirement, CacheBreak::none, GetParam().cases);
+  EXPECT_EQ(outcome.broken, 0) << outcome.first;
+  // One that is never said would hold too.
+  EXPECT_GE(outcome.judged, static_cast<int>(std::min<std::uint64_t>(GetParam().cases, 15)));
+  if (GetParam().cases >= 40) {
+    EXPECT_EQ(outcome.kinds.size(), 3u) << "kinds of caches";
+  }
+}
+
+TEST_P(CacheRequirement, IsBrokenByItsMistake) {
+  const Requirement* requirement = find_requirement(GetParam().id);
+  ASSERT_NE(requirement, nullptr);
+  const Outcome outcome = run(*requirement, GetParam().broken, GetParam().cases);
+  EXPECT_GE(outcome.broken, 1) << "of " << outcome.judged;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CacheRequirement, testing::ValuesIn(kBroken), [](const auto& row) {
+  std::string id = row.param.id;
+  std::replace(id.begin(), id.end(), '-', '_');
+  return id + "_" + std::to_string(row.index);
+});
+
+TEST(CacheRequirements, EveryOneIsInTheTable) {
+  for (const Requirement& requirement : requirements()) {
+    EXPECT_EQ(requirement.operation == Operation::decode, requirement.id.starts_with("CACHE-"))
+        << requirement.id;
+    if (requirement.operation != Operation::decode) continue;
+    const bool listed = std::any_of(std::begin(kBroken), std::end(kBroken),
+                                    [&](const Broken& row) { return row.id == requirement.id; });
+    EXPECT_TRUE(listed) << requirement.id;
+  }
+}
+
+TEST(CacheRequirements, TwinsSayWhatTheyAreTwinsOf) {
+  const Requirement *forward = find_requirement("ORACLE-O"), *decode = find_requirement("CACHE-O");
+  ASSERT_TRUE(forward && decode);
+  EXPECT_EQ(forward->operation, Operation::forward);
+  EXPECT_EQ(decode->sentence, "of a decode call: " + forward->sentence);
+  EXPECT_EQ(decode->check, forward->check);
+  EXPECT_TRUE(decode->of_decode.empty());
+}
+
+TEST(CacheRequirements, AreSkippedForKernelsThatDoNotDecode) {
+  const Declaration forward = *parse_declaration("dtype=f32 features=all");
+  const Declaration decode = *parse_declaration("dtype=f32 cache=contiguous forward=none");
+  for (const Requirement& requirement : requirements()) {
+    const bool of_decode = requirement.operation == Operation::decode;
+    if (of_decode) {
+      EXPECT_TRUE(skipped(requirement, forward)) << requirement.id;
+    }
+    if (!of_decode) {
+      EXPECT_TRUE(skipped(requirement, decode)) << requirement.id;
+    }
+  }
+  // Nothing to compare with, nothing to choose, nothing promised.
+  for (const char* id : {"CACHE-FORWARD", "CACHE-PAGES", "CACHE-SPLITS", "CACHE-RUN"})
+    EXPECT_TRUE(skipped(*find_requirement(id), decode)) << id;
+  for (const char* id : {"CACHE-O", "CACHE-APPEND", "CACHE-FULL", "CACHE-GRID"})
+    EXPECT_FALSE(skipped(*find_requirement(id), decode)) << id;
+}
+
+}  // namespace
+}  // namespace attest
