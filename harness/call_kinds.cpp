@@ -7,8 +7,9 @@ namespace attest {
 
 std::string_view name(CallKind kind) {
   constexpr std::array<std::string_view, kNumCallKinds> kNames{
-      "backward",      "decode", "cache_contiguous", "cache_ring", "cache_paged",
-      "cache_rotated", "splits"};
+      "backward",   "decode",         "cache_contiguous",
+      "cache_ring", "cache_paged",    "cache_rotated",
+      "splits",     "component_rope", "component_rope_inverse"};
   const auto index = static_cast<std::size_t>(kind);
   return index < kNames.size() ? kNames[index] : "?";
 }
@@ -23,6 +24,8 @@ bool is_of(CallKind kind, const AttentionProblem& p) {
     case CallKind::cache_paged: return decode && p.cache == CacheKind::paged;
     case CallKind::cache_rotated: return p.cache_rotated;
     case CallKind::splits: return p.num_splits > 0;
+    case CallKind::rope: return p.operation == Operation::rope;
+    case CallKind::rope_inverse: return p.rope_inverse;
   }
   return false;
 }
@@ -37,6 +40,8 @@ bool declares(const Declaration& declaration, CallKind kind) {
     case CallKind::cache_paged: return cache.paged;
     case CallKind::cache_rotated: return cache.served() && cache.rotated;
     case CallKind::splits: return cache.splits;
+    case CallKind::rope: return declaration.rope.served;
+    case CallKind::rope_inverse: return declaration.rope.inverse;
   }
   return false;
 }

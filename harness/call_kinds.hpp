@@ -19,8 +19,10 @@ enum class CallKind : std::uint8_t {
   cache_paged,
   cache_rotated,
   splits,
+  rope,
+  rope_inverse,
 };
-inline constexpr int kNumCallKinds = static_cast<int>(CallKind::splits) + 1;
+inline constexpr int kNumCallKinds = static_cast<int>(CallKind::rope_inverse) + 1;
 
 std::string_view name(CallKind kind);
 bool is_of(CallKind kind, const AttentionProblem& problem);

@@ -29,7 +29,8 @@ void use_rope(AttentionProblem& problem) {
 const Declaration& everything() {
   static const Declaration all = *parse_declaration(
       "dtype=f64,f32,f16,bf16 head_dim=1..4096 v_head_dim=0..4096 features=all layout=any "
-      "backward=all cache=contiguous,ring,paged cache_keys=raw,rotated splits");
+      "backward=all cache=contiguous,ring,paged cache_keys=raw,rotated splits "
+      "component=rope,rope_inverse");
   return all;
 }
 

@@ -154,6 +154,7 @@ class Loaded {
   Loaded& operator=(const Loaded&) = delete;
 
   const attest_plugin& plugin() const { return *plugin_; }
+  void* state() const { return state_; }
   attest_status forward(const attest_attention& problem, int num_threads = 1) {
     attest_context context = make_context(num_threads);
     message_[0] = '\0';

@@ -19,13 +19,17 @@ template <class Add>
 void add_operations(const AttentionProblem& problem, const Declaration& declaration, Add add) {
   const std::pair<Operation, bool> served[] = {{Operation::forward, declaration.forward},
                                                {Operation::backward, declaration.backward.served},
-                                               {Operation::decode, declaration.cache.served()}};
+                                               {Operation::decode, declaration.cache.served()},
+                                               {Operation::rope, declaration.rope.served}};
   for (const auto& [operation, is_served] : served) {
     if (is_served) continue;
     AttentionProblem changed = forward_of(problem);
     changed.operation = operation;
     add(std::move(changed));
   }
+  AttentionProblem back = problem;
+  back.rope_inverse = true;
+  if (problem.operation == Operation::rope && !declaration.rope.inverse) add(std::move(back));
 }
 
 /// Other caches than those that the kernel decodes from.
@@ -152,6 +156,7 @@ ATTEST_REQUIREMENT(contract_refuses, {
                                          .check = check,
                                          .share = 120,
                                          .of_decode = "CACHE-REFUSES",
+                                         .of_rope = "ROPE-REFUSES",
                                      });
 
 }  // namespace

@@ -74,6 +74,7 @@ ATTEST_REQUIREMENT(
         .check = check,
         .share = 60,
         .of_decode = "CACHE-SERVES",
+        .of_rope = "ROPE-SERVES",
     });
 
 }  // namespace

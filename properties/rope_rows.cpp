@@ -19,7 +19,7 @@ std::size_t first_row(const RopeRun& other, std::int64_t, std::int64_t, std::int
   return row_index(other.problem, 0, 0, i);
 }
 std::size_t mirrored(const RopeRun& other, std::int64_t b, std::int64_t h, std::int64_t i) {
-  return row_index(other.problem, b, h, other.problem.q_len - 1 - i);
+  return row_index(other.problem, other.problem.batch - 1 - b, h, other.problem.q_len - 1 - i);
 }
 
 /// The rows of one head in every head of every sequence, at the same positions.
@@ -50,17 +50,15 @@ CaseResult check_order(CaseContext& context, const AttentionProblem& problem) {
   AttentionProblem reversed = problem;
   reversed.positions = positions_of(problem);
   reversed.q_offset.clear();
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const auto first = reversed.positions.begin() + b * problem.q_len;
-    std::reverse(first, first + problem.q_len);
+  std::reverse(reversed.positions.begin(), reversed.positions.end());
+  for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads; ++h)
       for (std::int64_t i = 0; i < problem.q_len; ++i)
         for (std::int64_t c = 0; c < problem.head_dim; ++c)
-          x.at(b, h, i, c) = base.inputs.q.at(b, h, problem.q_len - 1 - i, c);
-  }
+          x.at(b, h, i, c) = base.inputs.q.at(problem.batch - 1 - b, h, problem.q_len - 1 - i, c);
   if (auto result = run_rope(context, reversed, std::move(x), turned)) return *result;
   RopeLaw law(problem);
-  compare_turned(base, turned, {mirrored, {}, 0}, ", with all rows in reverse,", law);
+  compare_turned(base, turned, {mirrored, {}, 0}, ", with all rows and sequences in reverse,", law);
   return std::move(law).finish();
 }
 
@@ -104,16 +102,16 @@ ATTEST_REQUIREMENT(rope_rows, {
                                   .check = check_equal,
                                   .share = 60,
                               });
-ATTEST_REQUIREMENT(
-    rope_order, {
-                    .id = "ROPE-ORDER",
-                    .sentence = "every row is turned by its own position: rows in another order, "
-                                "with their positions, give the same rows",
-                    .operation = Operation::rope,
-                    .adapt = adapt,
-                    .check = check_order,
-                    .share = 60,
-                });
+ATTEST_REQUIREMENT(rope_order,
+                   {
+                       .id = "ROPE-ORDER",
+                       .sentence = "every row is turned by its own position: rows and sequences in "
+                                   "another order, with their positions, give the same rows",
+                       .operation = Operation::rope,
+                       .adapt = adapt,
+                       .check = check_order,
+                       .share = 60,
+                   });
 ATTEST_REQUIREMENT(
     rope_offset, {
                      .id = "ROPE-OFFSET",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/rope_alone.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "reference/definition.hpp"
@@ -32,13 +33,17 @@ struct Writer {
   bool pairs;  ///< of doubles
   ExpectedTensor& y;
 
-  void turned(std::size_t flat, Sum value, double terms) const {
+  /// `down` takes the value and the terms back from where they were scaled to.
+  void turned(std::size_t flat, Sum scaled, double scaled_terms, double down) const {
+    const double terms = scaled_terms * down;
+    Sum value{scaled.high * down, 0};
+    value.low = (scaled.high - value.high / down + scaled.low) * down;
     const PrecisionProfile& profile = arithmetic.profile;
     const double exact = std::fabs(value.high);
     y.value[flat] = pairs ? value.high : value.high + value.low;
     y.low[flat] = pairs ? value.low : 0;
     // Narrow problems: cos and sin to 2^-54, two products and a sum to 2^-53 of the terms.
-    y.radius[flat] = (pairs ? 0x1p-100 : 0x1p-51) * terms + 0x1p-1070;
+    y.radius[flat] = (pairs ? 0x1p-100 : 0x1p-51) * terms + 0x1p-1074;
     const double pre = 1.5 * arithmetic.u_rope * terms + 4 * profile.eta_acc;
     y.t_mixed[flat] = pre + half_ulp(exact + pre, profile.u_out, profile.eta_out);
     y.t_stat[flat] = y.t_mixed[flat];
@@ -74,13 +79,15 @@ Expected expect_rope(const AttentionProblem& problem, const AttentionInputs& inp
           const RopeAngle& angle = angles[t];
           const std::size_t first = first_of_pair(problem.rope, t),
                             second = second_of_pair(problem.rope, angles.size(), t);
-          const double u = x[first], v = x[second];
+          // Products of small numbers would underflow.
+          const bool small = std::max(std::fabs(x[first]), std::fabs(x[second])) < 0x1p-500;
+          const double up = small ? 0x1p600 : 1, u = up * x[first], v = up * x[second];
           const double cos = angle.cos_high, cos_low = angle.cos_low;
           const double sin = direction * angle.sin_high, sin_low = direction * angle.sin_low;
           writer.turned(row * channels + first, combine(u, cos, cos_low, -v, sin, sin_low),
-                        std::fabs(u * cos) + std::fabs(v * sin));
+                        std::fabs(u * cos) + std::fabs(v * sin), 1 / up);
           writer.turned(row * channels + second, combine(u, sin, sin_low, v, cos, cos_low),
-                        std::fabs(u * sin) + std::fabs(v * cos));
+                        std::fabs(u * sin) + std::fabs(v * cos), 1 / up);
           finite = std::isfinite(y.value[row * channels + first]) &&
                    std::isfinite(y.value[row * channels + second]);
         }

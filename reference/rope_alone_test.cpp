@@ -42,7 +42,7 @@ PrecisionProfile plain(DType dtype) { return *precision_preset("f32", dtype); }
 TEST(RopeAlone, AuditsWithinItsRadius) {
   for (const DType dtype : kAllDTypes)
     for (const RopePairing pairing : {RopePairing::interleaved, RopePairing::half})
-      for (const double size : {1.0, 1e-30, 1e-300}) {
+      for (const double size : {1.0, 1e-30, 1e-300, 0x1p-1070}) {
         AttentionProblem p = example(dtype, pairing);
         p.rope_scale = 4;
         p.rope_ntk = 2;
@@ -53,7 +53,7 @@ TEST(RopeAlone, AuditsWithinItsRadius) {
         audit_rows(p, inputs, expected, 3, 100, 1000000, audit);
         EXPECT_EQ(audit.outside, 0) << audit.first_outside;
         EXPECT_EQ(audit.rows, 12);
-        EXPECT_LT(audit.worst_radius_over_tolerance, 1e-6);
+        EXPECT_LT(audit.worst_radius_over_tolerance, 0.5);
       }
 }
 
@@ -114,8 +114,8 @@ TEST(RopeAlone, AllowsAPlainKernelAndLittleMore) {
             return std::fabs(given - expected.o.value[first]) / tolerance_of(expected.o, first);
           };
           worst = std::max(worst, ratio(round_to(dtype, turned)));
-          // The way to the next number of the type.
-          const double unit = 2 * limits(dtype).unit_roundoff * std::fabs(turned);
+          // Three numbers of the type further on.
+          const double unit = 6 * limits(dtype).unit_roundoff * std::fabs(turned);
           worst_cut = std::max(worst_cut, ratio(round_to(dtype, turned) + unit));
         }
     EXPECT_LE(worst, 1) << name(dtype);

@@ -100,7 +100,7 @@ TEST(RopeAlone, ContradictoryDeclarations) {
   const std::pair<const char*, const char*> kTable[] = {
       {"dtype=f32 component=rope", "declaration: component=rope needs rope=interleaved or half"},
       {"dtype=f32 forward=none", "declaration: forward=none needs cache or component"},
-      {"dtype=f32 component=rope rope=half head_dim=1,3,5..9%4",
+      {"dtype=f32 component=rope rope=half head_dim=1,3,5",
        "declaration: component=rope needs a head_dim of at least 2 that is even, or rope_partial"},
       {"dtype=f32 component=rope_inverse rope=half",
        "declaration, line 1, column 11: component: rope_inverse needs rope"},
@@ -114,6 +114,8 @@ TEST(RopeAlone, ContradictoryDeclarations) {
   }
   EXPECT_TRUE(parse_declaration("dtype=f32 component=rope rope=half rope_partial head_dim=3"));
   EXPECT_TRUE(parse_declaration("dtype=f32 component=rope rope=half head_dim=1..3"));
+  EXPECT_TRUE(parse_declaration("dtype=f32 component=rope rope=half head_dim=1,3..9%3"));
+  EXPECT_FALSE(parse_declaration("dtype=f32 component=rope rope=half head_dim=1,3..5%3"));
 }
 
 }  // namespace
