@@ -137,12 +137,15 @@ std::optional<Sample> take_backward_sample(CaseContext& context, const Attention
 }  // namespace
 
 std::optional<Sample> take_sample(CaseContext& context, const AttentionProblem& problem) {
-  if (problem.operation == Operation::decode) return std::nullopt;  // no hypothesis predicts it
+  // A decode call is the forward call on its whole sequences, if keys are as given there.
+  const bool decode = problem.operation == Operation::decode;
+  if (problem.operation == Operation::rope || (decode && problem.cache_rotated))
+    return std::nullopt;
   context.limits = call_limits(problem);
   if (problem.operation == Operation::backward) return take_backward_sample(context, problem);
   const Observation& seen = context.first(problem);
   if (!seen.ok()) return std::nullopt;
-  Sample sample{problem,
+  Sample sample{decode ? forward_of(problem) : problem,
                 context.inputs(problem),
                 context.declaration().profile_for(problem.dtype),
                 context.expected(problem),
