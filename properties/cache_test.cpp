@@ -137,10 +137,60 @@ TEST(CacheRequirements, EveryOneIsInTheTable) {
     EXPECT_EQ(requirement.operation == Operation::decode, requirement.id.starts_with("CACHE-"))
         << requirement.id;
     if (requirement.operation != Operation::decode) continue;
+    // Of kernels with other declarations, below.
+    if (requirement.id == "CACHE-REFUSES" || requirement.id == "CACHE-SERVES") continue;
     const bool listed = std::any_of(std::begin(kBroken), std::end(kBroken),
                                     [&](const Broken& row) { return row.id == requirement.id; });
     EXPECT_TRUE(listed) << requirement.id;
   }
+}
+
+/// Declares blocks alone, or pages too; turns pages away, or does not.
+template <bool kDeclaresPages, bool kRefusesPages>
+struct Narrower : CacheTestKernel {
+  void decode(const attest_attention& p, const Context& context) override {
+    if (kRefusesPages && p.cache == ATTEST_CACHE_PAGED) throw Unsupported("no pages");
+    CacheTestKernel::decode(p, context);
+  }
+  static std::unique_ptr<Subject> open() {
+    static const attest_plugin plugin = detail::table<Narrower>(
+        "narrower", "1.0",
+        kDeclaresPages ? "dtype=f32 forward=none v_head_dim=any lse cache=contiguous,paged"
+                       : "dtype=f32 forward=none v_head_dim=any lse cache=contiguous");
+    OpenError error;
+    return open_in_process(&plugin, error);
+  }
+};
+
+/// Verdicts on those cases of the requirement that are about pages.
+std::set<Verdict> about_pages(const char* id, const std::unique_ptr<Subject>& subject) {
+  const Requirement* requirement = find_requirement(id);
+  WorkList work;
+  work.declaration = subject->declaration();
+  work.requirements = {requirement};
+  std::set<Verdict> verdicts;
+  for (std::int64_t n = 0; n < 600; ++n) {
+    const auto problem = problem_of(work, {0, n});
+    if (!problem || problem->operation != Operation::decode || problem->cache != CacheKind::paged)
+      continue;
+    CaseContext context(*subject);
+    verdicts.insert(requirement->check(context, *problem).verdict);
+  }
+  return verdicts;
+}
+
+TEST(CacheRequirements, UndeclaredPagesAreToBeRefused) {
+  EXPECT_EQ(about_pages("CACHE-REFUSES", Narrower<false, true>::open()),
+            std::set<Verdict>{Verdict::pass});
+  CacheTestKernel::broken = CacheBreak::pages_taken_in_order;
+  EXPECT_TRUE(about_pages("CACHE-REFUSES", Narrower<false, false>::open()).contains(Verdict::fail));
+  CacheTestKernel::broken = CacheBreak::none;
+}
+
+TEST(CacheRequirements, DeclaredPagesAreToBeServed) {
+  EXPECT_EQ(about_pages("CACHE-SERVES", Narrower<true, false>::open()),
+            std::set<Verdict>{Verdict::pass});
+  EXPECT_TRUE(about_pages("CACHE-SERVES", Narrower<true, true>::open()).contains(Verdict::fail));
 }
 
 TEST(CacheRequirements, TwinsSayWhatTheyAreTwinsOf) {
