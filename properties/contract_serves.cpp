@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "attest/names.hpp"
 #include "harness/data.hpp"
 #include "harness/feature_cases.hpp"
 #include "harness/generate.hpp"
@@ -53,13 +54,20 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   if (!result) return {};
   if (result->verdict != Verdict::unsupported) return *result;
   // A kernel that refuses even the plain problem is too little tested, which is another verdict.
-  const AttentionProblem simple = plain(problem, context.declaration());
+  // Plain is the simplest cache that is declared.
+  AttentionProblem like = problem;
+  like.cache = CacheKind::contiguous;
+  like.page_size = 0;
+  const AttentionProblem simple = plain(like, context.declaration());
   const Observation served = context.call(simple, make_inputs(simple));
   if (judge_call(served, context.declaration(), simple)) return *result;
   const Feature feature = feature_of_seed(context.declaration(), problem.seed);
   result->verdict = Verdict::fail;
   result->reason = Reason::wrong_reject;
-  result->detail = "declares " + std::string(name(feature)) +
+  const std::string cache = problem.operation == Operation::decode
+                                ? " on cache=" + std::string(enum_name(problem.cache))
+                                : "";
+  result->detail = "declares " + std::string(name(feature)) + cache +
                    " and refuses its simplest case: " + seen.call.message;
   return *result;
 }
