@@ -321,26 +321,6 @@ void mend_other_literals(AttentionProblem& p) {
   make_boolean(given.keep);
 }
 
-void without_gradients(AttentionProblem& p) {
-  const AttentionProblem plain;
-  p.no_gradient = plain.no_gradient;
-  p.d_lse = false;
-  p.d_o_data = plain.d_o_data;
-  p.d_o_layout.reset();
-  p.literal.d_o.clear();
-  p.literal.d_lse.clear();
-}
-
-void without_cache(AttentionProblem& p) {
-  const AttentionProblem plain;
-  p.cache = plain.cache;
-  p.cache_rows = plain.cache_rows;
-  p.page_size = plain.page_size;
-  p.pages = plain.pages;
-  p.cache_rotated = plain.cache_rotated;
-  p.num_splits = plain.num_splits;
-}
-
 /// What decoding does not have, and no more new rows than rows.
 void mend_rows_of_decode(AttentionProblem& p) {
   if (p.operation != Operation::decode) return;
@@ -371,7 +351,7 @@ void mend_sequences_of_decode(AttentionProblem& p) {
 }
 
 void mend_cache(AttentionProblem& p) {
-  if (p.operation != Operation::decode) return without_cache(p);
+  if (p.operation != Operation::decode) return drop_cache(p);
   if (p.layout == Layout::kv_packed || p.layout == Layout::broadcast || p.layout == Layout::far)
     p.layout = Layout::blhd;
   if (p.cache_rows < 0 || p.cache_rows > kInt32Max) p.cache_rows = 0;
@@ -400,7 +380,7 @@ void mend_cache(AttentionProblem& p) {
 
 void mend_backward(AttentionProblem& p) {
   if (p.operation == Operation::forward) p = forward_of(std::move(p));
-  if (p.operation == Operation::decode) without_gradients(p);
+  if (p.operation == Operation::decode) drop_gradients(p);
   if (!p.want_lse) p.d_lse = false;
   if (p.d_o_layout && (!in_list(*p.d_o_layout) || *p.d_o_layout == Layout::kv_packed ||
                        *p.d_o_layout == Layout::far))

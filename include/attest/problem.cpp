@@ -108,21 +108,30 @@ bool wants_gradient(const AttentionProblem& problem, Gradient gradient) {
   return false;
 }
 
-AttentionProblem forward_of(AttentionProblem problem) {
+void drop_gradients(AttentionProblem& problem) {
   const AttentionProblem defaults;
-  problem.operation = Operation::forward;
   problem.no_gradient = defaults.no_gradient;
-  problem.d_lse = false;
+  problem.d_lse = defaults.d_lse;
   problem.d_o_data = defaults.d_o_data;
-  problem.d_o_layout.reset();
+  problem.d_o_layout = defaults.d_o_layout;
   problem.literal.d_o.clear();
   problem.literal.d_lse.clear();
+}
+
+void drop_cache(AttentionProblem& problem) {
+  const AttentionProblem defaults;
   problem.cache = defaults.cache;
   problem.cache_rows = defaults.cache_rows;
   problem.page_size = defaults.page_size;
   problem.pages = defaults.pages;
   problem.cache_rotated = defaults.cache_rotated;
   problem.num_splits = defaults.num_splits;
+}
+
+AttentionProblem forward_of(AttentionProblem problem) {
+  problem.operation = Operation::forward;
+  drop_gradients(problem);
+  drop_cache(problem);
   problem.positions.clear();
   problem.rope_inverse = false;
   return problem;

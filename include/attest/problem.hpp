@@ -240,6 +240,9 @@ std::optional<std::string> problem_error(const AttentionProblem& problem);
 bool wants_gradient(const AttentionProblem& problem, Gradient gradient);
 /// The forward call before a backward one, or over the whole sequences of a decode call.
 AttentionProblem forward_of(AttentionProblem problem);
+/// What only a backward call, or only a decode call, says becomes the default.
+void drop_gradients(AttentionProblem& problem);
+void drop_cache(AttentionProblem& problem);
 
 /// Of a decode call: rows of the cache that each sequence has, pages that a sequence may have, and
 /// the rows of sequence b before the call and those that come with it.
