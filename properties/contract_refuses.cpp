@@ -126,6 +126,11 @@ CaseResult judge_answer(CaseContext& context, const AttentionProblem& problem,
 
 CaseResult check(CaseContext& context, const AttentionProblem& problem) {
   const std::string what = not_declared(context.declaration(), problem).value_or("nothing");
+  if (problem.operation == Operation::backward) {
+    // A backward call needs a forward one before it, of which other requirements speak.
+    if (!context.call(forward_of(problem), context.inputs(problem)).ok())
+      return {.verdict = Verdict::not_judged, .detail = "the forward call before it fails"};
+  }
   const Observation& seen = context.first(problem);
   if (!seen.call.accident && seen.call.status >= ATTEST_UNSUPPORTED &&
       seen.call.status <= ATTEST_FAILED)
