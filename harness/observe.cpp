@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -115,28 +116,29 @@ void take_appended(const AttentionProblem& problem, const CallForm& form, const 
   seen.values.assign(count, 0);
   seen.bits.assign(count, 0);
   seen.junk.assign(count, 0);
-  // One element at a time, as a tensor of its own.
-  TensorForm element = cache;
-  element.shape = {1, 1, 1, 1};
-  std::vector<double> value;
+  // A row of one head at a time, as a tensor of its own.
+  TensorForm row = cache;
+  row.shape = {1, 1, 1, channels};
+  std::vector<double> values;
   std::vector<std::uint64_t> bits;
   std::vector<std::uint8_t> junk;
   const CachePlan plan = plan_cache(problem);
   for_each_append(problem, plan, [&](std::int64_t b, std::int64_t position, CachePlace place) {
     const std::int64_t i = position - cached_rows(problem, b);
-    for (std::int64_t g = 0; g < problem.num_kv_heads; ++g)
+    for (std::int64_t g = 0; g < problem.num_kv_heads; ++g) {
+      const std::uint64_t first =
+          placed.offset +
+          size * static_cast<std::uint64_t>(place.entry * cache.strides[0] + g * cache.strides[1] +
+                                            place.row * cache.strides[2]);
+      read_back(row, arena.base() + first, poison, {values, bits, junk});
+      const std::int64_t flat = ((b * problem.num_kv_heads + g) * problem.q_len + i) * channels;
+      std::copy(values.begin(), values.end(), seen.values.begin() + flat);
+      std::copy(bits.begin(), bits.end(), seen.bits.begin() + flat);
       for (std::int64_t c = 0; c < channels; ++c) {
-        const std::uint64_t begin =
-            placed.offset + size * static_cast<std::uint64_t>(
-                                       place.entry * cache.strides[0] + g * cache.strides[1] +
-                                       place.row * cache.strides[2] + c * cache.strides[3]);
-        read_back(element, arena.base() + begin, poison, {value, bits, junk});
-        const auto flat = static_cast<std::size_t>(
-            ((b * problem.num_kv_heads + g) * problem.q_len + i) * channels + c);
-        seen.values[flat] = value[0];
-        seen.bits[flat] = bits[0];
+        const std::uint64_t begin = first + size * static_cast<std::uint64_t>(c * cache.strides[3]);
         snapshot.take_again(regions, slot, begin, begin + size, arena.base());
       }
+    }
   });
 }
 
