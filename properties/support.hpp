@@ -47,6 +47,11 @@ CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
                         const Observation& base, const Observation& changed,
                         const std::vector<std::uint8_t>& watched, Reason reason,
                         const std::string& what);
+/// The same where other promises than to be deterministic decide whether bits are owed.
+CaseResult compare_rows(CaseContext& context, const AttentionProblem& problem,
+                        const Observation& base, const Observation& changed,
+                        const std::vector<std::uint8_t>& watched, Reason reason,
+                        const std::string& what, bool bits_are_promised);
 
 /// The failure of one element, with the numbers.
 CaseResult element_failure(const AttentionProblem& problem, Output output, std::size_t flat,
