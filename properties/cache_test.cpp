@@ -10,6 +10,7 @@
 #include "harness/subject.hpp"
 #include "harness/suite.hpp"
 #include "properties/cache_test_kernel.hpp"
+#include "properties/run_requirement_test.hpp"
 
 namespace attest {
 namespace {
@@ -71,36 +72,10 @@ std::unique_ptr<Subject> open_kernel() {
   return subject;
 }
 
-struct Outcome {
-  int judged = 0, broken = 0;
-  std::string first;
-  std::set<CacheKind> kinds;
-};
-
-Outcome run(const Requirement& requirement, CacheBreak broken, std::uint64_t cases) {
+RequirementOutcome run(const Requirement& requirement, CacheBreak broken, std::uint64_t cases) {
+  EXPECT_EQ(requirement.operation, Operation::decode);
   CacheTestKernel::broken = broken;
-  const std::unique_ptr<Subject> subject = open_kernel();
-  WorkList work;
-  work.declaration = subject->declaration();
-  work.requirements = {&requirement};
-  const int stream =
-      requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::decode);
-  Outcome outcome;
-  for (std::uint64_t n = 0; n < cases; ++n) {
-    const auto problem = problem_of(work, {stream, static_cast<std::int64_t>(n)});
-    if (!problem || requirements_of(work, {stream, 0}, *problem).empty()) continue;
-    EXPECT_EQ(problem->operation, Operation::decode);
-    EXPECT_FALSE(problem_error(*problem)) << print_case(*problem);
-    EXPECT_FALSE(not_declared(work.declaration, *problem)) << print_case(*problem);
-    // Shrinking adapts what it has adapted before.
-    EXPECT_EQ(requirement.usable(*problem, work.declaration), problem) << print_case(*problem);
-    CaseContext context(*subject);
-    const CaseResult result = requirement.check(context, *problem);
-    outcome.judged += result.verdict != Verdict::not_judged;
-    if (result.verdict != Verdict::not_judged) outcome.kinds.insert(problem->cache);
-    if (result.verdict == Verdict::pass || result.verdict == Verdict::not_judged) continue;
-    if (outcome.broken++ == 0) outcome.first = print_case(*problem) + "\n" + result.detail;
-  }
+  const RequirementOutcome outcome = run_requirement(requirement, *open_kernel(), cases);
   CacheTestKernel::broken = CacheBreak::none;
   return outcome;
 }
@@ -110,7 +85,7 @@ class CacheRequirement : public testing::TestWithParam<Broken> {};
 TEST_P(CacheRequirement, HoldsForAnHonestKernel) {
   const Requirement* requirement = find_requirement(GetParam().id);
   ASSERT_NE(requirement, nullptr);
-  const Outcome outcome = run(*requirement, CacheBreak::none, GetParam().cases);
+  const RequirementOutcome outcome = run(*requirement, CacheBreak::none, GetParam().cases);
   EXPECT_EQ(outcome.broken, 0) << outcome.first;
   // One that is never said would hold too.
   EXPECT_GE(outcome.judged, static_cast<int>(std::min<std::uint64_t>(GetParam().cases, 15)));
@@ -122,7 +97,7 @@ TEST_P(CacheRequirement, HoldsForAnHonestKernel) {
 TEST_P(CacheRequirement, IsBrokenByItsMistake) {
   const Requirement* requirement = find_requirement(GetParam().id);
   ASSERT_NE(requirement, nullptr);
-  const Outcome outcome = run(*requirement, GetParam().broken, GetParam().cases);
+  const RequirementOutcome outcome = run(*requirement, GetParam().broken, GetParam().cases);
   EXPECT_GE(outcome.broken, 1) << "of " << outcome.judged;
 }
 

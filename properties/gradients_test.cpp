@@ -9,6 +9,7 @@
 #include "harness/subject.hpp"
 #include "harness/suite.hpp"
 #include "properties/gradient_test_kernel.hpp"
+#include "properties/run_requirement_test.hpp"
 
 namespace attest {
 namespace {
@@ -63,34 +64,10 @@ std::unique_ptr<Subject> open_kernel() {
   return subject;
 }
 
-struct Outcome {
-  int judged = 0, broken = 0;
-  std::string first;
-};
-
-Outcome run(const Requirement& requirement, GradientBreak broken) {
+RequirementOutcome run(const Requirement& requirement, GradientBreak broken) {
+  EXPECT_EQ(requirement.operation, Operation::backward);
   GradientTestKernel::broken = broken;
-  const std::unique_ptr<Subject> subject = open_kernel();
-  WorkList work;
-  work.declaration = subject->declaration();
-  work.requirements = {&requirement};
-  const int stream =
-      requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::backward);
-  Outcome outcome;
-  for (std::uint64_t n = 0; n < kCases; ++n) {
-    const auto problem = problem_of(work, {stream, static_cast<std::int64_t>(n)});
-    if (!problem || requirements_of(work, {stream, 0}, *problem).empty()) continue;
-    EXPECT_EQ(problem->operation, Operation::backward);
-    EXPECT_FALSE(problem_error(*problem)) << print_case(*problem);
-    EXPECT_FALSE(not_declared(work.declaration, *problem)) << print_case(*problem);
-    // Shrinking adapts what it has adapted before.
-    EXPECT_EQ(requirement.usable(*problem, work.declaration), problem) << print_case(*problem);
-    CaseContext context(*subject);
-    const CaseResult result = requirement.check(context, *problem);
-    outcome.judged += result.verdict != Verdict::not_judged;
-    if (result.verdict == Verdict::pass || result.verdict == Verdict::not_judged) continue;
-    if (outcome.broken++ == 0) outcome.first = print_case(*problem) + "\n" + result.detail;
-  }
+  const RequirementOutcome outcome = run_requirement(requirement, *open_kernel(), kCases);
   GradientTestKernel::broken = GradientBreak::none;
   return outcome;
 }
@@ -100,7 +77,7 @@ class GradientRequirement : public testing::TestWithParam<Broken> {};
 TEST_P(GradientRequirement, HoldsForAnHonestKernel) {
   const Requirement* requirement = find_requirement(GetParam().id);
   ASSERT_NE(requirement, nullptr);
-  const Outcome outcome = run(*requirement, GradientBreak::none);
+  const RequirementOutcome outcome = run(*requirement, GradientBreak::none);
   EXPECT_EQ(outcome.broken, 0) << outcome.first;
   // One that is never said would hold too.
   EXPECT_GE(outcome.judged, 15);
@@ -109,7 +86,7 @@ TEST_P(GradientRequirement, HoldsForAnHonestKernel) {
 TEST_P(GradientRequirement, IsBrokenByItsMistake) {
   const Requirement* requirement = find_requirement(GetParam().id);
   ASSERT_NE(requirement, nullptr);
-  const Outcome outcome = run(*requirement, GetParam().broken);
+  const RequirementOutcome outcome = run(*requirement, GetParam().broken);
   EXPECT_GE(outcome.broken, 1) << "of " << outcome.judged;
 }
 
