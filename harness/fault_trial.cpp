@@ -222,7 +222,7 @@ void FaultTest::minimise(Workers& workers, Caught& caught) {
 /// Whether the honest base does otherwise on a case that caught the fault.
 void FaultTest::show_change(const Caught& caught) {
   const Requirement& requirement = *work_.requirements[caught.place];
-  Workers base(opener(base_spec_), 1);
+  Workers base(opener(base_spec_), 1, options_.shared);
   const CaseResult first = base.check_fresh(requirement, caught.problem);
   if (in_trouble(base)) return;
   if (first.verdict == Verdict::pass || first.verdict == Verdict::warn) {
@@ -260,7 +260,7 @@ std::optional<Detection> FaultTest::run(bool minimise_too) {
     result_.outcome = Outcome::out_of_scope;
     return result_;
   }
-  Workers workers(opener(spec_), 1);
+  Workers workers(opener(spec_), 1, options_.shared);
   if (const auto refused = workers.start()) {
     error_ = {refused->message, refused->machine};
     return std::nullopt;
@@ -328,6 +328,7 @@ std::optional<Detection> test_honest(const SelftestOptions& options, Detection k
   run.shrink = options.shrink;
   run.interrupted = options.interrupted;
   run.requirements = requirements_for(options);
+  run.shared = options.shared;
   if (options.within) {
     OpenError refused;
     const std::unique_ptr<Subject> subject = open_in_host(spec, refused);

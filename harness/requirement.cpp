@@ -87,14 +87,30 @@ void CaseContext::focus(const AttentionProblem& problem) {
 
 const AttentionInputs& CaseContext::inputs(const AttentionProblem& problem) {
   focus(problem);
-  if (!inputs_) inputs_ = make_inputs(problem);
+  if (!inputs_)
+    inputs_ = shared_ ? shared_->inputs(problem)
+                      : std::make_shared<const AttentionInputs>(make_inputs(problem));
   return *inputs_;
 }
 
 const Expected& CaseContext::expected(const AttentionProblem& problem) {
   const AttentionInputs& values = inputs(problem);
-  if (!expected_) expected_ = expect(problem, values, declaration().profile_for(problem.dtype));
+  if (expected_) return *expected_;
+  const PrecisionProfile profile = declaration().profile_for(problem.dtype);
+  expected_ = shared_ ? shared_->expected(problem, profile)
+                      : std::make_shared<const Expected>(expect(problem, values, profile));
   return *expected_;
+}
+
+std::shared_ptr<const Expected> CaseContext::expected(const AttentionProblem& problem,
+                                                      const AttentionInputs& inputs) const {
+  const PrecisionProfile profile = declaration().profile_for(problem.dtype);
+  return shared_ ? shared_->expected(problem, inputs, profile)
+                 : std::make_shared<const Expected>(expect(problem, inputs, profile));
+}
+
+bool CaseContext::claim_audit(const AttentionProblem& problem) {
+  return !shared_ || shared_->claim_audit(problem, declaration().profile_for(problem.dtype));
 }
 
 const Observation& CaseContext::first(const AttentionProblem& problem) {

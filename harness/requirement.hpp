@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "attest/inputs.hpp"
 #include "harness/judge.hpp"
 #include "harness/observe.hpp"
+#include "harness/shared_answers.hpp"
 #include "reference/expected.hpp"
 
 namespace attest {
@@ -24,13 +26,17 @@ namespace attest {
 /// computed once and shared by all requirements that look at the same problem.
 class CaseContext {
  public:
-  explicit CaseContext(Subject& subject) : subject_(subject) {}
+  explicit CaseContext(Subject& subject, SharedAnswers* shared = nullptr)
+      : subject_(subject), shared_(shared) {}
 
   Subject& subject() { return subject_; }
   const Declaration& declaration() const { return subject_.declaration(); }
 
   const AttentionInputs& inputs(const AttentionProblem& problem);
   const Expected& expected(const AttentionProblem& problem);
+  /// Of other values than the problem's own; never cached here.
+  std::shared_ptr<const Expected> expected(const AttentionProblem& problem,
+                                           const AttentionInputs& inputs) const;
   /// The standard pair: first (high, nan), second (low, finite).
   const Observation& first(const AttentionProblem& problem);
   const Observation& second(const AttentionProblem& problem);
@@ -47,14 +53,17 @@ class CaseContext {
   std::int64_t calls = 0;  ///< made so far
   /// The oracle's answer of the problem last looked at, where a check asked for it; else nullptr.
   /// For the audit.
-  const Expected* cached_expected() const { return expected_ ? &*expected_ : nullptr; }
+  const Expected* cached_expected() const { return expected_.get(); }
+  /// False where the same answer has been audited for another kernel.
+  bool claim_audit(const AttentionProblem& problem);
 
  private:
   void focus(const AttentionProblem& problem);
   Subject& subject_;
+  SharedAnswers* shared_;  ///< with kernels that run beside this one; nullptr: there are none
   std::optional<AttentionProblem> problem_;
-  std::optional<AttentionInputs> inputs_;
-  std::optional<Expected> expected_;
+  std::shared_ptr<const AttentionInputs> inputs_;
+  std::shared_ptr<const Expected> expected_;
   std::optional<Observation> first_, second_;
   bool host_killed_ = false;
 };

@@ -53,7 +53,7 @@ class Run {
             options.open
                 ? options.open
                 : [spec = options.subject](OpenError& error) { return open_in_host(spec, error); },
-            std::max(1, options.jobs)) {}
+            std::max(1, options.jobs), options.shared) {}
 
   std::optional<RunError> prepare();
   std::vector<std::string> list() const;

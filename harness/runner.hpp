@@ -49,6 +49,8 @@ struct RunOptions {
   // Seams for tests; empty: open_in_host(subject), and all registered requirements.
   OpenSubject open;
   std::vector<const Requirement*> requirements;
+
+  SharedAnswers* shared = nullptr;  ///< with the runs beside this one
 };
 
 struct Progress {

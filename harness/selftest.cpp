@@ -16,6 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// About 5,000 problems of the suite quick.
+constexpr std::size_t kMostShared = std::size_t{768} << 20;
+
 /// nullopt: all types of one kernel at once.
 using Part = std::optional<DType>;
 
@@ -182,7 +185,10 @@ Result<std::vector<Detection>> run_selftest(
       error = {"no suite of the name '" + suite + "'", false};
       return Error{error.message};
     }
-  Selftest selftest(options, progress, error);
+  SharedAnswers shared(kMostShared);
+  SelftestOptions sharing = options;
+  if (!sharing.shared) sharing.shared = &shared;
+  Selftest selftest(sharing, progress, error);
   if (selftest.nothing_to_do()) {
     error = {options.catalogue.path + ": holds no kernel that was asked for", false};
     return Error{error.message};

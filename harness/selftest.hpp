@@ -43,6 +43,7 @@ struct SelftestOptions {
   /// Called with each kernel as it is done, from one thread at a time.
   std::function<void(const Detection&)> on_result;
   std::vector<const Requirement*> requirements;  ///< empty: all that are registered
+  SharedAnswers* shared = nullptr;  ///< of all kernels; nullptr: run_selftest() makes its own
 };
 
 struct SelftestProgress {

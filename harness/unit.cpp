@@ -86,6 +86,7 @@ void add_undeclared(std::size_t place, const std::string& why, UnitResult& unit)
 void audit_unit(const WorkList& work, const WorkUnit& unit, CaseContext& context,
                 const AttentionProblem& problem, Audit& audit) {
   if (work.audit_pairs <= 0 || context.cached_expected() == nullptr) return;
+  if (!context.claim_audit(problem)) return;
   // Most problems get half of the mean; one in sixteen gets eight times it, so that long rows are
   // audited too.
   const std::int64_t pairs = unit.index % 16 == 0 ? work.audit_pairs * 8 : work.audit_pairs / 2;

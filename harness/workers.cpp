@@ -24,7 +24,7 @@ std::optional<OpenError> Workers::start() {
   // One more try where the machine was the reason: a host may fail to start while memory is short.
   if (!worker.subject && error.machine) worker.subject = open_(error);
   if (!worker.subject) return error;
-  worker.context = std::make_unique<CaseContext>(*worker.subject);
+  worker.context = std::make_unique<CaseContext>(*worker.subject, shared_);
   worker.context->kills_itself = &kernel_kills_itself_;
   return std::nullopt;
 }
@@ -38,7 +38,7 @@ bool Workers::reopen(Worker& worker) {
     report_trouble(error.message);
     return false;
   }
-  worker.context = std::make_unique<CaseContext>(*worker.subject);
+  worker.context = std::make_unique<CaseContext>(*worker.subject, shared_);
   worker.context->kills_itself = &kernel_kills_itself_;
   return true;
 }

@@ -29,7 +29,8 @@ std::string trouble_sentence(const std::string& detail, const Requirement& requi
 
 class Workers {
  public:
-  Workers(OpenSubject open, int jobs) : open_(std::move(open)) {
+  Workers(OpenSubject open, int jobs, SharedAnswers* shared = nullptr)
+      : open_(std::move(open)), shared_(shared) {
     workers_.resize(static_cast<std::size_t>(jobs));
   }
 
@@ -68,6 +69,7 @@ class Workers {
   Blame who_kills(const Attempt& attempt);
 
   OpenSubject open_;
+  SharedAnswers* shared_;
   std::vector<Worker> workers_;
   std::atomic<bool> kernel_kills_itself_{false};
   mutable std::mutex mutex_;

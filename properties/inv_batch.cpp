@@ -35,14 +35,14 @@ CaseResult check(CaseContext& context, const AttentionProblem& problem) {
     if (not_declared(context.declaration(), one)) continue;
     const Observation seen = context.call(one, values);
     const std::string what = "sequence " + std::to_string(b) + " alone";
-    const Expected expected = expect(one, values, context.declaration().profile_for(problem.dtype));
+    const auto expected = context.expected(one, values);
     Observation part;
     part.o = part_of(together.o, problem.batch, b);
     part.o_bits = part_of(together.o_bits, problem.batch, b);
     part.lse = part_of(together.lse, problem.batch, b);
     part.lse_bits = part_of(together.lse_bits, problem.batch, b);
-    const CaseResult alone = judge_outputs(context, one, expected, seen);
-    const CaseResult batched = judge_outputs(context, one, expected, part);
+    const CaseResult alone = judge_outputs(context, one, *expected, seen);
+    const CaseResult batched = judge_outputs(context, one, *expected, part);
     if (alone.verdict == Verdict::unsupported || alone.verdict == Verdict::error) return alone;
     if (is_failure(alone.verdict) && is_failure(batched.verdict)) {
       result = wrong_anyway();

@@ -110,10 +110,9 @@ class Calls {
     const CallLimits limits = context_.limits;
     context_.limits = call_limits(problem);
     const AttentionInputs inputs = make_inputs(problem);
-    const Expected expected =
-        expect(problem, inputs, context_.declaration().profile_for(problem.dtype));
+    const auto expected = context_.expected(problem, inputs);
     const auto judged = [&] {
-      return judge_outputs(context_, problem, expected, context_.call(problem, inputs));
+      return judge_outputs(context_, problem, *expected, context_.call(problem, inputs));
     };
     const CaseResult result = judged();
     if (result.verdict == Verdict::fail && !other_ && judged().verdict == Verdict::pass)
@@ -125,10 +124,9 @@ class Calls {
   void with_other_values() {
     if (stopped_) return;
     const Other other = other_values(problem_, inputs_);
-    const Expected expected =
-        expect(other.problem, other.inputs, context_.declaration().profile_for(problem_.dtype));
+    const auto expected = context_.expected(other.problem, other.inputs);
     const Observation seen = context_.call(other.problem, other.inputs);
-    const CaseResult judged = judge_outputs(context_, other.problem, expected, seen);
+    const CaseResult judged = judge_outputs(context_, other.problem, *expected, seen);
     if (is_failure(judged.verdict))
       other_ = broken_by(judged, "other values at the same addresses");
   }

@@ -283,8 +283,7 @@ std::optional<CaseResult> further_call(CaseContext& context, const LawCall& base
   call.problem = restated.problem;
   call.seen = context.call(restated.problem, restated.inputs);
   if (auto result = judge_call(call.seen, context.declaration(), restated.problem)) return result;
-  call.expected = expect(restated.problem, restated.inputs,
-                         context.declaration().profile_for(restated.problem.dtype));
+  call.expected = *context.expected(restated.problem, restated.inputs);
   call.generic = generic && base.generic;
   return std::nullopt;
 }

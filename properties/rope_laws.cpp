@@ -39,7 +39,7 @@ std::optional<CaseResult> run_rope(CaseContext& context, AttentionProblem proble
   run.inputs.q = std::move(x);
   run.seen = context.call(problem, run.inputs);
   if (auto result = judge_call(run.seen, context.declaration(), problem)) return result;
-  run.expected = expect(problem, run.inputs, context.declaration().profile_for(problem.dtype));
+  run.expected = *context.expected(problem, run.inputs);
   return std::nullopt;
 }
 
