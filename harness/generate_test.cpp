@@ -348,6 +348,21 @@ TEST(MakeLegal, IsIdempotentOnDecodeCalls) {
 }
 
 // What can be decoded stays what it is.
+TEST(ToDecode, ManyRowsMakeNoSquare) {
+  Declaration declaration = decoder();
+  declaration.switch_lengths.clear();
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    AttentionProblem rows;
+    rows.seed = seed;
+    rows.q_len = 65537;
+    rows.kv_len = 2;
+    const AttentionProblem p = to_decode(rows, declaration);
+    EXPECT_LE(p.q_len * p.kv_len, std::int64_t{1} << 22) << print_case(p);
+    EXPECT_GE(p.q_len, 1) << print_case(p);
+    EXPECT_GE(p.kv_len, 1000) << "the many rows are in the cache: " << print_case(p);
+  }
+}
+
 TEST(MakeLegal, FitsDecodeCallsToTheDeclaration) {
   const struct {
     const char *declaration, *keys, *fitted;

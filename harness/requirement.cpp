@@ -56,6 +56,7 @@ bool register_requirement(Requirement requirement) {
     twin.of_decode.clear();
     twin.of_rope.clear();
     twin.operation = operation;
+    twin.is_twin = true;
     twin.sentence = of_what + requirement.sentence;
     register_requirement(std::move(twin));
   };

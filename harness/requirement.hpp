@@ -97,6 +97,8 @@ struct Requirement {
   std::string of_decode = {};
   /// The same of calls of the rotary embedding alone: o is y, and there is no lse.
   std::string of_rope = {};
+  /// Set in those: their draw() is of problems of forward calls.
+  bool is_twin = false;
 
   /// Else it looks at the shared problems.
   bool has_own_problems() const { return draw || adapt; }

@@ -120,8 +120,9 @@ AttentionProblem drawn_for(const Requirement& owner, const Declaration& declarat
                            std::uint64_t seed, std::uint64_t index) {
   AttentionProblem problem =
       owner.draw ? owner.draw(declaration, seed, index) : draw(declaration, seed, owner.id, index);
-  // What is drawn for a requirement of forward calls serves its twin of decode calls too.
-  const bool of_forward = !owner.draw || problem.operation == Operation::forward;
+  // What is drawn for a requirement of forward calls serves its twins too. Where the kernel has
+  // none, it is of the twin's operation already, but in the plainest of its forms.
+  const bool of_forward = !owner.draw || owner.is_twin;
   if (owner.operation == Operation::decode && of_forward)
     return to_decode(std::move(problem), declaration);
   if (owner.operation == Operation::rope && of_forward)

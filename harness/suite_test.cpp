@@ -104,6 +104,7 @@ TEST(ProblemOf, ARequirementOfDecodeCallsDecodesWhatItsTwinDraws) {
     return draw(declaration, seed, "twin", index);
   };
   Requirement own = drawn;  // draws decode calls itself
+  drawn.is_twin = true;
   own.draw = [](const Declaration& declaration, std::uint64_t seed, std::uint64_t index) {
     AttentionProblem problem = to_decode(draw(declaration, seed, "twin", index), declaration);
     problem.seed = 77;

@@ -10,9 +10,14 @@ namespace attest {
 
 namespace {
 
+/// Queries times keys. A grid of lengths has 65,537 queries of two keys, and a chunk has no more
+/// rows than its sequence: 4e9 pairs, minutes of a scalar kernel.
+constexpr std::int64_t kMostPairs = std::int64_t{1} << 22;
+
 /// Most lengths are those of one token behind a few others; a chunk may be the whole prompt.
 void draw_lengths(Dice& dice, const Declaration& declaration, AttentionProblem& p) {
   p.kv_len = std::max(p.kv_len, p.q_len);
+  if (p.kv_len > 0) p.q_len = std::min(p.q_len, std::max<std::int64_t>(kMostPairs / p.kv_len, 1));
   if (dice.one_in(2)) p.q_len = std::min<std::int64_t>(p.q_len, 1);
   if (!declaration.switch_lengths.empty() && dice.one_in(6)) {
     const auto n = dice.below(std::ssize(declaration.switch_lengths));
