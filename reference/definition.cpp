@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/definition.hpp"
 
+#include <bit>
 #include <boost/multiprecision/gmp.hpp>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,31 +62,114 @@ ExactRow exact_row(const ForwardRow<T>& row, bool with_digits) {
 
 using RopeBlock = std::shared_ptr<const std::vector<RopeAngle>>;
 
-/// Angles of one set of parameters. A block of kBlock positions starts from the formula and goes on
-/// by complex multiplication with (cos theta, sin theta): 0.3 us an angle against 10 us, and 32
-/// steps lose 2 of 50 digits.
+/// A number as the sum of two doubles, and what the product of two such loses: below 2^-104 of it.
+struct TwoDoubles {
+  double high = 0, low = 0;
+};
+
+TwoDoubles fast_sum(double high, double low) {
+  const double sum = high + low;
+  return {sum, low - (sum - high)};
+}
+
+TwoDoubles operator*(const TwoDoubles& a, const TwoDoubles& b) {
+  const double high = a.high * b.high;
+  return fast_sum(high, std::fma(a.high, b.high, -high) + (a.high * b.low + a.low * b.high));
+}
+
+TwoDoubles operator+(const TwoDoubles& a, const TwoDoubles& b) {
+  const double high = a.high + b.high, part = high - a.high;
+  return fast_sum(high, (a.high - (high - part)) + (b.high - part) + (a.low + b.low));
+}
+
+TwoDoubles operator-(const TwoDoubles& a) { return {-a.high, -a.low}; }
+
+template <Number T>
+Rotation<T> product(const Rotation<T>& a, const Rotation<T>& b) {
+  return {a.cos * b.cos - a.sin * b.sin, a.sin * b.cos + a.cos * b.sin};
+}
+
+/// A rotation twice: for what cancels, and for the rest.
+struct KnownRotation {
+  Rotation<Mpfr50> exact;
+  TwoDoubles cos, sin;
+
+  explicit KnownRotation(Rotation<Mpfr50> rotation) : exact(std::move(rotation)) {
+    std::tie(cos.high, cos.low) = split(exact.cos);
+    std::tie(sin.high, sin.low) = split(exact.sin);
+  }
+};
+
+/// The sum of two products with a relative error of 2^-102; by multiprecision where half of the
+/// terms or more cancels.
+template <class Exact>
+TwoDoubles sum_of_products(const TwoDoubles& one, const TwoDoubles& other, const Exact& exact) {
+  const TwoDoubles sum = one + other;
+  if (std::fabs(sum.high) >= (std::fabs(one.high) + std::fabs(other.high)) / 2) return sum;
+  const auto [high, low] = split(Mpfr50(exact()));
+  return {high, low};
+}
+
+RopeAngle product(const KnownRotation& a, const KnownRotation& b) {
+  const TwoDoubles cos = sum_of_products(a.cos * b.cos, -(a.sin * b.sin), [&] {
+    return a.exact.cos * b.exact.cos - a.exact.sin * b.exact.sin;
+  });
+  const TwoDoubles sin = sum_of_products(a.sin * b.cos, a.cos * b.sin, [&] {
+    return a.exact.sin * b.exact.cos + a.exact.cos * b.exact.sin;
+  });
+  return {cos.high, cos.low, sin.high, sin.low};
+}
+
+/// Angles of one set of parameters. The formula takes 10 us an angle, so it is used for one
+/// position alone, and rotations are multiplied: those by powers of two positions, in
+/// multiprecision, to where a block starts, which loses 40 of 166 bits at position 2^40; that with
+/// those inside a block, mostly as two doubles.
 struct RopeTable {
   static constexpr std::int64_t kBlock = 32;
-  std::vector<Mpfr50> frequencies;
-  std::vector<Rotation<Mpfr50>> step;                 ///< of one position
+  std::vector<std::vector<Rotation<Mpfr50>>> powers;  ///< [k][R/2], by 2^k positions
+  std::vector<KnownRotation> within;                  ///< [kBlock][R/2], by 0, 1, ... positions
   std::map<std::int64_t, RopeBlock> angles_of_block;  ///< [kBlock][R/2]
 };
 
-std::vector<RopeAngle> rope_block(const RopeTable& table, std::int64_t block) {
-  std::vector<Rotation<Mpfr50>> rotation = rotations(table.frequencies, block * RopeTable::kBlock);
+void extend_powers(RopeTable& table, std::size_t count) {
+  while (table.powers.size() < count) {
+    std::vector<Rotation<Mpfr50>> twice;
+    for (const Rotation<Mpfr50>& last : table.powers.back()) twice.push_back(product(last, last));
+    table.powers.push_back(std::move(twice));
+  }
+}
+
+Rotation<Mpfr50> rotation_of(const RopeTable& table, std::uint64_t positions, std::size_t t) {
+  Rotation<Mpfr50> rotation{1, 0};
+  for (std::size_t k = 0; positions >> k != 0; ++k)
+    if ((positions >> k & 1) != 0) rotation = product(rotation, table.powers[k][t]);
+  return rotation;
+}
+
+RopeTable rope_table(const RopeParameters& rope) {
+  RopeTable table;
+  table.powers.push_back(rotations(rope_frequencies<Mpfr50>(rope), 1));
+  extend_powers(table, std::bit_width(static_cast<std::uint64_t>(RopeTable::kBlock)));
+  for (std::uint64_t n = 0; n < RopeTable::kBlock; ++n)
+    for (std::size_t t = 0; t < table.powers[0].size(); ++t)
+      table.within.emplace_back(rotation_of(table, n, t));
+  return table;
+}
+
+std::vector<RopeAngle> rope_block(RopeTable& table, std::int64_t block) {
+  const std::int64_t first = block * RopeTable::kBlock;
+  const auto distance = static_cast<std::uint64_t>(first < 0 ? -first : first);
+  extend_powers(table, static_cast<std::size_t>(std::bit_width(distance)));
+  std::vector<KnownRotation> starts;
+  for (std::size_t t = 0; t < table.powers[0].size(); ++t) {
+    Rotation<Mpfr50> start = rotation_of(table, distance, t);
+    if (first < 0) start.sin = -start.sin;
+    starts.emplace_back(std::move(start));
+  }
   std::vector<RopeAngle> angles;
-  angles.reserve(RopeTable::kBlock * rotation.size());
-  for (std::int64_t n = 0; n < RopeTable::kBlock; ++n)
-    for (std::size_t t = 0; t < rotation.size(); ++t) {
-      auto& [cos, sin] = rotation[t];
-      const auto [cos_high, cos_low] = split(cos);
-      const auto [sin_high, sin_low] = split(sin);
-      angles.push_back({cos_high, cos_low, sin_high, sin_low});
-      const Rotation<Mpfr50>& step = table.step[t];
-      const Mpfr50 next_cos = cos * step.cos - sin * step.sin;
-      sin = sin * step.cos + cos * step.sin;
-      cos = next_cos;
-    }
+  angles.reserve(table.within.size());
+  for (std::size_t n = 0; n < table.within.size(); ++n)
+    angles.push_back(product(starts[n % starts.size()], table.within[n]));
   return angles;
 }
 
@@ -96,6 +181,7 @@ std::int64_t block_of(std::int64_t position) {
 /// short run. Up to 2^20 angles (32 MB), then from scratch.
 RopeBlock shared_rope_block(const RopeParameters& rope, std::int64_t block) {
   constexpr std::size_t kMaxAngles = std::size_t{1} << 20;
+  constexpr std::size_t kBlocksOfTable = 5;  // as large as so many: its numbers in multiprecision
   static std::mutex mutex;
   static std::map<RopeParameters, RopeTable> tables;
   static std::size_t held = 0;
@@ -111,10 +197,10 @@ RopeBlock shared_rope_block(const RopeParameters& rope, std::int64_t block) {
     tables.clear();
     held = 0;
   }
-  RopeTable& table = tables[rope];
-  if (table.step.empty()) {
-    table.frequencies = rope_frequencies<Mpfr50>(rope);
-    table.step = rotations(table.frequencies, 1);
+  RopeTable& table = tables.try_emplace(rope).first->second;
+  if (table.powers.empty()) {
+    table = rope_table(rope);
+    held += kBlocksOfTable * size;
   }
   held += size;
   return table.angles_of_block[block] =
