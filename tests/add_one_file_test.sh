@@ -49,10 +49,14 @@ ATTEST_PLANT(Scratch, {.id = "scratch_fault", .kind = "scratch", .sentence = "th
 }  // namespace attest::faulty
 CPP
 
+# Taking one away is deleting its file: nothing lists them. The others are ten minutes of compiling.
+grep -lE '^ATTEST_(REQUIREMENT|HYPOTHESIS|PLANT|HONEST)\(' properties/*.cpp properties/hypotheses/*.cpp impls/faulty/*.cpp |
+  grep -v '/scratch\|/oracle_' | xargs rm
+
 # Correctness does not depend on the optimiser; -O0 makes this a test of a minute.
 cmake -S . -B build/scratch -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
   -DATTEST_DEVELOPER_MODE=OFF >/dev/null
-cmake --build build/scratch -- --quiet
+cmake --build build/scratch --target attest attest-host attest_module_scratch -- --quiet
 # Into files: grep -q ends at the first match, and a writer that is cut off fails.
 build/scratch/attest list --names >names.txt
 grep -qx scratch names.txt
