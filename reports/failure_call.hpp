@@ -15,10 +15,11 @@ struct CallBlock {
   std::string type;                 ///< "f64", "f32", "f16", "bf16", "u8", "i32"
   std::vector<std::uint64_t> bits;  ///< of each element
   bool output = false;
+  bool written = false;  ///< by the call too, so that it may differ afterwards: a cache
 };
 
 struct CallTensor {
-  std::string name;        ///< as in attest_attention
+  std::string name;        ///< as in attest_attention, also where it goes to a component
   std::size_t block = 0;   ///< index into FailureCall::blocks
   std::int64_t first = 0;  ///< element of the block
   std::vector<std::int64_t> shape, strides;
@@ -37,12 +38,13 @@ struct FailureCall {
   std::int64_t alignment = 1;  ///< bytes
   std::vector<CallBlock> blocks;
   std::vector<CallTensor> tensors;
-  std::vector<std::pair<std::string, double>> numbers;         ///< scalars of attest_attention
+  std::vector<std::pair<std::string, double>> numbers;         ///< scalars, by their names
   std::vector<std::pair<std::string, std::int64_t>> integers;  ///< the same
   std::vector<CallOutput> outputs;
   bool lse_in_log2 = false;           ///< the kernel gives log2; CallOutput does not
   bool refuse = false;                ///< the kernel must refuse the call
   std::string operation = "forward";  ///< or "backward", "decode": the function that is called
+  bool is_component = false;          ///< `operation` is that of attest_plugin.component instead
 };
 
 }  // namespace attest

@@ -101,6 +101,38 @@ TEST(Program, WritesNumbersThatReadBackAsTheyWere) {
   EXPECT_FALSE(has(program, "v_values"));
 }
 
+TEST(Program, CallsAComponentByItsName) {
+  const Record record = failing_sample();
+  FailureCall call;
+  call.operation = "rope";
+  call.is_component = true;
+  call.blocks = {
+      {"x", "f32", {0, 0}, false}, {"rope_cos", "f32", {0}, false}, {"y", "f32", {0, 0}, true}};
+  call.tensors = {{"x", 0, 0, {1, 1, 1, 2}, {2, 2, 2, 1}},
+                  {"rope_cos", 1, 0, {1, 1}, {1, 1}},
+                  {"y", 2, 0, {1, 1, 1, 2}, {2, 2, 2, 1}}};
+  call.integers = {{"rope_dim", 2}};
+  call.numbers = {{"base", 10000}};
+  call.outputs = {{"y", {0, 0}, {1, 1}, {0, 0}}};
+  const std::string program = failure_program(record, first_cause(record), call);
+  for (const char* part :
+       {"#define OPERATION component\n", "inputs[] = {{\"x\", &x}, {\"cos\", &rope_cos}, };\n",
+        "outputs[] = {{\"y\", &y}, };\n", "{\"rope_dim\", 0, 0, 2, 0}",
+        "{\"base\", 1, 0, 0, 10000.0}", "kernel->component(state, \"rope\", inputs,",
+        "compare(\"y\", &y, 1.0, y_expected"})
+    EXPECT_TRUE(has(program, part)) << part << "\n" << program;
+  EXPECT_FALSE(has(program, "attest_attention problem"));
+  EXPECT_FALSE(has(program, "kernel->plan"));
+}
+
+TEST(Program, LetsTheCallWriteIntoACache) {
+  const Record record = failing_sample();
+  FailureCall call = sample_call();
+  EXPECT_TRUE(has(failure_program(record, first_cause(record), call), "memcmp(q_data"));
+  call.blocks[0].written = true;
+  EXPECT_FALSE(has(failure_program(record, first_cause(record), call), "memcmp(q_data"));
+}
+
 TEST(Program, AsksForARefusalWhereOneIsOwed) {
   const Record record = failing_sample();
   FailureCall call = sample_call();

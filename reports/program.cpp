@@ -129,7 +129,7 @@ std::string head(const Record& record, const CauseView& view, const FailureCall&
   text += fmt::format(
       "#define OPERATION {}\n#define NAME_OF(operation) TEXT_OF(operation)\n"
       "#define TEXT_OF(text) #text\n",
-      call.operation);
+      call.is_component ? "component" : call.operation);
   text += fmt::format("#define LSE_FACTOR {}\n\n",
                       call.lse_in_log2 ? "0.69314718055994531 /* the kernel gives log2 */" : "1.0");
   return text;
@@ -314,7 +314,7 @@ int main(int argc, char **argv) {
 }
 )";
 
-constexpr std::string_view kCall = R"(
+constexpr std::string_view kPlanAndCall = R"(
   void *plan = NULL, *workspace = NULL;
   uint64_t bytes = 0;
   attest_status status = ATTEST_OK;
@@ -329,7 +329,9 @@ constexpr std::string_view kCall = R"(
   if (status == ATTEST_OK) status = kernel->OPERATION(state, plan, &problem, context);
   if (plan && kernel->drop) kernel->drop(state, plan);
   free(workspace);
-  if (MUST_REFUSE) {
+)";
+
+constexpr std::string_view kStatus = R"(  if (MUST_REFUSE) {
     printf("returned status %d; %d refuses what is not declared\n", status, ATTEST_UNSUPPORTED);
     return status != ATTEST_UNSUPPORTED;
   }
@@ -339,6 +341,44 @@ constexpr std::string_view kCall = R"(
   }
   int wrong = 0;
 )";
+
+std::string attention_text(const FailureCall& call) {
+  std::string text =
+      "  attest_attention problem;\n  memset(&problem, 0, sizeof problem);\n"
+      "  problem.struct_size = sizeof problem;\n";
+  for (const CallTensor& tensor : call.tensors)
+    text += fmt::format("  problem.{0} = &{0};\n", tensor.name);
+  for (const auto& [name, value] : call.numbers)
+    text += fmt::format("  problem.{} = {};\n", name, number(value, false));
+  for (const auto& [name, value] : call.integers)
+    text += fmt::format("  problem.{} = {};\n", name, value);
+  return text + std::string(kPlanAndCall);
+}
+
+std::string component_text(const FailureCall& call) {
+  std::string inputs, outputs, scalars;
+  for (const CallTensor& tensor : call.tensors) {
+    const std::string prefix = call.operation + "_";  // rope_cos is its "cos"
+    const bool prefixed = tensor.name.rfind(prefix, 0) == 0;
+    (call.blocks[tensor.block].output ? outputs : inputs) += fmt::format(
+        "{{\"{}\", &{}}}, ", tensor.name.substr(prefixed ? prefix.size() : 0), tensor.name);
+  }
+  for (const auto& [name, value] : call.integers)
+    scalars += fmt::format("{{\"{}\", 0, 0, {}, 0}}, ", name, value);
+  for (const auto& [name, value] : call.numbers)
+    scalars += fmt::format("{{\"{}\", 1, 0, 0, {}}}, ", name, number(value, false));
+  std::string text;
+  text += fmt::format("  const attest_named_tensor inputs[] = {{{}}};\n", inputs);
+  text += fmt::format("  const attest_named_tensor outputs[] = {{{}}};\n", outputs);
+  text += fmt::format("  const attest_named_scalar scalars[] = {{{}}};\n", scalars);
+  return text +
+         fmt::format(
+             "  const attest_status status =\n      kernel->component(state, \"{}\", inputs, "
+             "sizeof inputs / sizeof *inputs, outputs,\n                        sizeof outputs "
+             "/ sizeof *outputs, scalars, sizeof scalars / sizeof *scalars,\n"
+             "                        context);\n",
+             call.operation);
+}
 
 /// Lays out the tensors, calls, compares.
 std::string call_text(const FailureCall& call) {
@@ -358,18 +398,10 @@ std::string call_text(const FailureCall& call) {
         "  DLTensor {0} = make({1}_data + {2}, {3}, {4}, {5}, {0}_shape, {0}_strides);\n",
         tensor.name, block.name, tensor.first, type.code, type.bits, tensor.shape.size());
   }
-  text +=
-      "  attest_attention problem;\n  memset(&problem, 0, sizeof problem);\n"
-      "  problem.struct_size = sizeof problem;\n";
-  for (const CallTensor& tensor : call.tensors)
-    text += fmt::format("  problem.{0} = &{0};\n", tensor.name);
-  for (const auto& [name, value] : call.numbers)
-    text += fmt::format("  problem.{} = {};\n", name, number(value, false));
-  for (const auto& [name, value] : call.integers)
-    text += fmt::format("  problem.{} = {};\n", name, value);
-  text += kCall;
+  text += call.is_component ? component_text(call) : attention_text(call);
+  text += kStatus;
   for (const CallBlock& block : call.blocks)
-    if (!block.output)
+    if (!block.output && !block.written)
       text += fmt::format(
           "  if (memcmp({0}_data, {0}_values, {0}_COUNT * sizeof *{0}_data) != 0)\n"
           "    wrong += puts(\"the input {0} was changed\") >= 0;\n",

@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
 
 #include "attest/case_line.hpp"
+#include "attest/dtype.hpp"
 #include "attest/names.hpp"
 #include "harness/arena.hpp"
+#include "harness/cache.hpp"
 #include "harness/requirement.hpp"
 #include "harness/unit.hpp"
 #include "reference/audit.hpp"
@@ -95,8 +98,10 @@ void Watched::keep_tensor(const PlacedCall& call, Slot slot) {
     CallBlock block;
     block.name = tensor.name;
     block.type = type_of(placed);
-    block.output =
-        seen_.operation == "backward" ? is_gradient(slot) : slot == Slot::o || slot == Slot::lse;
+    block.output = seen_.operation == "backward"
+                       ? is_gradient(slot)
+                       : slot == Slot::o || slot == Slot::lse || slot == Slot::y;
+    block.written = slot == Slot::k_cache || slot == Slot::v_cache;
     block.bits.resize((end - begin) / size);
     for (std::size_t i = 0; i < block.bits.size(); ++i)
       std::memcpy(&block.bits[i], inner_.arena().base() + begin + i * size, size);
@@ -106,6 +111,14 @@ void Watched::keep_tensor(const PlacedCall& call, Slot slot) {
 }
 
 void Watched::keep_scalars(const PlacedScalars& s) {
+  if (static_cast<Operation>(s.operation) == Operation::rope) {
+    seen_.numbers = {{"base", s.rope_base}, {"scale", s.rope_scale}, {"ntk", s.rope_ntk}};
+    seen_.integers = {{"pairing", s.rope},
+                      {"rope_dim", s.rope_dim},
+                      {"inverse", s.rope_inverse},
+                      {"rope_position", s.rope_position}};
+    return;
+  }
   seen_.numbers = {{"scale", s.scale},           {"softcap", s.softcap},
                    {"dropout_p", s.dropout_p},   {"rope_base", s.rope_base},
                    {"rope_scale", s.rope_scale}, {"rope_ntk", s.rope_ntk}};
@@ -158,9 +171,10 @@ double tolerance_at(const Declaration& declaration, const AttentionProblem& p,
 CallOutput output_of(const Declaration& declaration, const AttentionProblem& p,
                      const Expected& expected, bool is_o, const std::vector<double>& actual) {
   const ExpectedTensor& tensor = is_o ? expected.o : expected.lse;
-  const auto width = static_cast<std::size_t>(is_o ? p.v_head_dim : 1);
+  const bool rope = p.operation == Operation::rope;
+  const auto width = static_cast<std::size_t>(rope ? p.head_dim : is_o ? p.v_head_dim : 1);
   CallOutput output;
-  output.name = is_o ? "o" : "lse";
+  output.name = rope ? "y" : is_o ? "o" : "lse";
   output.expected = tensor.value;
   output.actual = actual;
   for (std::size_t flat = 0; flat < tensor.value.size(); ++flat)
@@ -179,6 +193,51 @@ CallOutput output_of(const Expected& expected, Gradient gradient, const std::str
     const double tolerance = tolerance_of(tensor, flat);
     output.tolerance.push_back(std::isfinite(tolerance) ? tolerance : -1);
   }
+  return output;
+}
+
+double value_of(const CallBlock& block, std::size_t element) {
+  const std::uint64_t bits = block.bits[element];
+  if (block.type == "f64") return std::bit_cast<double>(bits);
+  if (block.type == "f32") return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  const auto half = static_cast<std::uint16_t>(bits);
+  return block.type == "f16" ? decode_f16(half) : decode_bf16(half);
+}
+
+/// A cache after the call: what lay in it, and the new rows of a tensor of whole sequences. Keys
+/// that the kernel rotates before it stores them are not judged here.
+CallOutput cache_after(const FailureCall& call, const CallTensor& tensor,
+                       const AttentionProblem& problem, const Dense<double>& whole,
+                       const std::vector<double>& appended) {
+  const CallBlock& block = call.blocks[tensor.block];
+  const std::vector<std::int64_t>&shape = tensor.shape, &strides = tensor.strides;
+  CallOutput output;
+  output.name = tensor.name;
+  for (std::int64_t entry = 0; entry < shape[0]; ++entry)
+    for (std::int64_t g = 0; g < shape[1]; ++g)
+      for (std::int64_t row = 0; row < shape[2]; ++row)
+        for (std::int64_t c = 0; c < shape[3]; ++c)
+          output.expected.push_back(value_of(
+              block, static_cast<std::size_t>(tensor.first + entry * strides[0] + g * strides[1] +
+                                              row * strides[2] + c * strides[3])));
+  output.actual = output.expected;
+  output.tolerance.assign(output.expected.size(), 0);
+  const bool rotated = problem.cache_rotated && tensor.name == "k_cache";
+  const auto put = [&](std::int64_t b, std::int64_t position, const CachePlace& place) {
+    for (std::int64_t g = 0; g < shape[1]; ++g)
+      for (std::int64_t c = 0; c < shape[3]; ++c) {
+        const auto flat = static_cast<std::size_t>(
+            ((place.entry * shape[1] + g) * shape[2] + place.row) * shape[3] + c);
+        output.expected[flat] = whole.at(b, g, position, c);
+        const std::int64_t i = position - cached_rows(problem, b);
+        const auto seen =
+            static_cast<std::size_t>(((b * shape[1] + g) * problem.q_len + i) * shape[3] + c);
+        if (seen < appended.size()) output.actual[flat] = appended[seen];
+        if (rotated) output.tolerance[flat] = -1;
+      }
+  };
+  for_each_append(problem, plan_cache(problem), put);
+  if (appended.empty()) output.actual.clear();  // the call did not come back
   return output;
 }
 
@@ -215,7 +274,7 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
   call.alignment = subject->alignment();
   call.lse_in_log2 = subject->declaration().lse_base == LseBase::two;
   call.refuse = failure.reason == Reason::wrong_accept;
-  if (problem->operation == Operation::rope) return std::nullopt;  // no program calls components
+  call.is_component = problem->operation == Operation::rope;
   Watched watched(*subject, problem->operation, call);
   CaseContext context(watched);
   context.limits = call_limits(*problem);
@@ -234,11 +293,18 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
     }
   }
   for (const CallTensor& tensor : call.tensors)
-    if (!backward && (tensor.name == "o" || tensor.name == "lse")) {
-      const bool is_o = tensor.name == "o";
+    if (!backward && (tensor.name == "o" || tensor.name == "lse" || tensor.name == "y")) {
+      const bool is_o = tensor.name != "lse";
       call.outputs.push_back(
           output_of(subject->declaration(), *problem, expected, is_o, is_o ? seen.o : seen.lse));
       apply_finding(failure, tensor, tensor.name, call.outputs.back());
+    }
+  const AttentionInputs& inputs = context.inputs(*problem);
+  for (const CallTensor& tensor : call.tensors)
+    if (tensor.name == "k_cache" || tensor.name == "v_cache") {
+      const bool keys = tensor.name == "k_cache";
+      call.outputs.push_back(cache_after(call, tensor, *problem, keys ? inputs.k : inputs.v,
+                                         keys ? seen.appended_k.values : seen.appended_v.values));
     }
   return call;
 }
