@@ -18,8 +18,7 @@
 namespace attest {
 
 /// Kernels of one selftest meet the same problems, and half of the time of a run on an honest one
-/// goes into values, oracle and audit. Keeps what was asked for last, up to `most_bytes`: kernels
-/// that run beside each other stay together, since the one in front computes for the others.
+/// goes into values, oracle and audit. Keeps what was asked for last, up to `most_bytes`.
 /// Threads may ask at the same time; who asks for what another is computing waits for it.
 class SharedAnswers {
  public:
