@@ -347,7 +347,6 @@ TEST(MakeLegal, IsIdempotentOnDecodeCalls) {
   }
 }
 
-// What can be decoded stays what it is.
 TEST(ToDecode, ManyRowsMakeNoSquare) {
   Declaration declaration = decoder();
   declaration.switch_lengths.clear();
@@ -363,6 +362,7 @@ TEST(ToDecode, ManyRowsMakeNoSquare) {
   }
 }
 
+// What can be decoded stays what it is.
 TEST(MakeLegal, FitsDecodeCallsToTheDeclaration) {
   const struct {
     const char *declaration, *keys, *fitted;

@@ -52,10 +52,14 @@ MachineInfo machine_info() {
 #endif
   info.simd = oracle_simd_target();
   info.cores = static_cast<int>(std::thread::hardware_concurrency());
-  info.memory_bytes = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                      static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  info.memory_bytes = memory_bytes();
   info.commit = kBuildCommit;
   return info;
+}
+
+std::int64_t memory_bytes() {
+  return static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string tool_version() { return kBuildVersion; }

@@ -9,6 +9,8 @@
 namespace attest {
 
 MachineInfo machine_info();
+/// Of the whole machine.
+std::int64_t memory_bytes();
 
 /// "0.1.0"
 std::string tool_version();

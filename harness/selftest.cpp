@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/selftest.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "harness/fault_trial.hpp"
+#include "harness/machine_info.hpp"
 
 namespace attest {
 
@@ -21,11 +20,7 @@ using Clock = std::chrono::steady_clock;
 /// What kernels share. The suite quick asks an honest forward kernel for 40,000 answers in 4 GB,
 /// and kernels start one after the other: with less room the next one finds what it asks for first
 /// gone.
-std::size_t most_shared_bytes() {
-  const auto memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-                      static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return memory / 3;
-}
+std::size_t most_shared_bytes() { return static_cast<std::size_t>(memory_bytes()) / 3; }
 
 /// nullopt: all types of one kernel at once.
 using Part = std::optional<DType>;

@@ -2,7 +2,6 @@
 #include "harness/unit.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -11,6 +10,7 @@
 
 #include "harness/call_kinds.hpp"
 #include "harness/data.hpp"
+#include "harness/machine_info.hpp"
 #include "harness/observe.hpp"
 #include "reference/audit.hpp"
 
@@ -132,8 +132,7 @@ std::int64_t case_bytes(const AttentionProblem& problem) {
 
 std::optional<std::string> memory_error(const AttentionProblem& problem) {
   const std::int64_t need = case_bytes(problem);
-  const std::int64_t have = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) *
-                            static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  const std::int64_t have = memory_bytes();
   if (need <= have / 10 * 8) return std::nullopt;
   return fmt::format("needs {} bytes of memory; this machine has {}", need, have);
 }

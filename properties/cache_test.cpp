@@ -188,13 +188,9 @@ TEST(CacheRequirements, SeeEveryKindOfCacheThatIsDeclared) {
       if (requirement.operation != Operation::decode || skipped(requirement, work.declaration))
         continue;
       work.requirements = {&requirement};
-      const int stream =
-          requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::decode);
       std::set<CacheKind> kinds;
-      for (std::int64_t n = 0; n < 100; ++n)
-        if (const auto problem = problem_of(work, {stream, n});
-            problem && !requirements_of(work, {stream, n}, *problem).empty())
-          kinds.insert(problem->cache);
+      for (std::uint64_t n = 0; n < 100; ++n)
+        if (const auto problem = problem_of_only(work, n)) kinds.insert(problem->cache);
       EXPECT_EQ(kinds.size(), 3u) << requirement.id << " " << forward;
     }
   }

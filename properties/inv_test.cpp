@@ -11,6 +11,7 @@
 #include "harness/generate.hpp"
 #include "harness/unit.hpp"
 #include "properties/inv_test_kernel.hpp"
+#include "properties/run_requirement_test.hpp"
 
 namespace attest {
 namespace {
@@ -39,11 +40,8 @@ Outcome run(const char* id, Slip slip, std::uint64_t first, std::uint64_t count,
   work.given = given;
   Outcome outcome;
   for (std::uint64_t index = first; index < first + count; ++index) {
-    const WorkUnit unit{
-        requirement->has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::forward),
-        static_cast<std::int64_t>(index)};
-    const auto problem = problem_of(work, unit);
-    if (!problem || requirements_of(work, unit, *problem).empty()) continue;
+    const auto problem = problem_of_only(work, index);
+    if (!problem) continue;
     const CaseResult result = check_case(*requirement, context, *problem);
     ++outcome.cases;
     outcome.judged += result.verdict == Verdict::pass;

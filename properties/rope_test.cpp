@@ -11,6 +11,7 @@
 #include "attest/tensor.hpp"
 #include "harness/generate.hpp"
 #include "harness/unit.hpp"
+#include "properties/run_requirement_test.hpp"
 
 namespace attest {
 namespace {
@@ -148,10 +149,8 @@ Outcome run(const std::string& id, Slip slip, std::int64_t count) {
   work.declaration = subject->declaration();
   work.requirements = {requirement};
   for (std::int64_t index = 0; index < count; ++index) {
-    const WorkUnit unit{
-        requirement->has_own_problems() ? 0 : WorkUnit::shared_stream(Operation::rope), index};
-    const auto problem = problem_of(work, unit);
-    if (!problem || requirements_of(work, unit, *problem).empty()) continue;
+    const auto problem = problem_of_only(work, static_cast<std::uint64_t>(index));
+    if (!problem) continue;
     const CaseResult result = check_case(*requirement, context, *problem);
     outcome.judged += result.verdict == Verdict::pass;
     if (!is_failure(result.verdict)) continue;

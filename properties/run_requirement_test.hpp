@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -19,6 +20,18 @@ struct RequirementOutcome {
   std::set<CacheKind> kinds;  ///< of caches, where it was judged
 };
 
+/// The n-th problem of the only requirement of the list: of its own ones, or of the shared ones of
+/// its operation. nullopt: it has nothing to say there.
+inline std::optional<AttentionProblem> problem_of_only(const WorkList& work, std::uint64_t n) {
+  const Requirement& requirement = *work.requirements.front();
+  const int stream =
+      requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(requirement.operation);
+  const WorkUnit unit{stream, static_cast<std::int64_t>(n)};
+  auto problem = problem_of(work, unit);
+  if (problem && requirements_of(work, unit, *problem).empty()) problem.reset();
+  return problem;
+}
+
 /// The first `cases` of its own problems, or of the shared ones of its operation. Each must be of
 /// that operation, legal and declared, and usable as it is.
 inline RequirementOutcome run_requirement(const Requirement& requirement, Subject& subject,
@@ -26,12 +39,10 @@ inline RequirementOutcome run_requirement(const Requirement& requirement, Subjec
   WorkList work;
   work.declaration = subject.declaration();
   work.requirements = {&requirement};
-  const int stream =
-      requirement.has_own_problems() ? 0 : WorkUnit::shared_stream(requirement.operation);
   RequirementOutcome outcome;
   for (std::uint64_t n = 0; n < cases; ++n) {
-    const auto problem = problem_of(work, {stream, static_cast<std::int64_t>(n)});
-    if (!problem || requirements_of(work, {stream, 0}, *problem).empty()) continue;
+    const auto problem = problem_of_only(work, n);
+    if (!problem) continue;
     EXPECT_EQ(problem->operation, requirement.operation);
     EXPECT_FALSE(problem_error(*problem)) << print_case(*problem);
     EXPECT_FALSE(not_declared(work.declaration, *problem)) << print_case(*problem);

@@ -18,6 +18,9 @@ struct CallBlock {
   bool written = false;  ///< by the call too, so that it may differ afterwards: a cache
 };
 
+/// A number of the block.
+double value_of(const CallBlock& block, std::size_t element);
+
 struct CallTensor {
   std::string name;        ///< as in attest_attention, also where it goes to a component
   std::size_t block = 0;   ///< index into FailureCall::blocks

@@ -31,16 +31,6 @@ std::string number(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.9g}", value);
 }
 
-double value_of(const std::string& type, std::uint64_t bits) {
-  if (type == "f64") return std::bit_cast<double>(bits);
-  if (type == "f32")
-    return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
-  if (type == "f16") return decode_f16(static_cast<std::uint16_t>(bits));
-  if (type == "bf16") return decode_bf16(static_cast<std::uint16_t>(bits));
-  if (type == "i32") return static_cast<std::int32_t>(bits);
-  return static_cast<double>(bits);
-}
-
 std::int64_t count_of(const CallTensor& tensor) {
   std::int64_t count = 1;
   for (const std::int64_t extent : tensor.shape) count *= extent;
@@ -80,8 +70,7 @@ std::string tensor_table(const FailureCall& call, const CallTensor& tensor) {
       index.pop_back();
       text += fmt::format("\n| {} |", fmt::join(index, ","));
     }
-    text += fmt::format(" {} |",
-                        number(value_of(block.type, block.bits[static_cast<std::size_t>(at)])));
+    text += fmt::format(" {} |", number(value_of(block, static_cast<std::size_t>(at))));
   }
   return text + "\n\n";
 }
@@ -155,6 +144,17 @@ std::string facts_text(const Record& record, const CauseView& view) {
 }
 
 }  // namespace
+
+double value_of(const CallBlock& block, std::size_t element) {
+  const std::uint64_t bits = block.bits[element];
+  if (block.type == "f64") return std::bit_cast<double>(bits);
+  if (block.type == "f32")
+    return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  if (block.type == "f16") return decode_f16(static_cast<std::uint16_t>(bits));
+  if (block.type == "bf16") return decode_bf16(static_cast<std::uint16_t>(bits));
+  if (block.type == "i32") return static_cast<std::int32_t>(bits);
+  return static_cast<double>(bits);
+}
 
 std::string failure_page(const Record& record, const CauseView& view, const FailureCall* call,
                          const std::string& program, const std::string& text) {

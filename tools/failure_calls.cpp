@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
 
 #include "attest/case_line.hpp"
-#include "attest/dtype.hpp"
 #include "attest/names.hpp"
 #include "harness/arena.hpp"
 #include "harness/cache.hpp"
@@ -168,15 +166,16 @@ double tolerance_at(const Declaration& declaration, const AttentionProblem& p,
   return tolerance_of(is_o ? expected.o : expected.lse, flat);
 }
 
+/// Of o or lse, or of y, which stands for o.
 CallOutput output_of(const Declaration& declaration, const AttentionProblem& p,
-                     const Expected& expected, bool is_o, const std::vector<double>& actual) {
+                     const Expected& expected, const CallTensor& called, const Observation& seen) {
+  const bool is_o = called.name != "lse";
   const ExpectedTensor& tensor = is_o ? expected.o : expected.lse;
-  const bool rope = p.operation == Operation::rope;
-  const auto width = static_cast<std::size_t>(rope ? p.head_dim : is_o ? p.v_head_dim : 1);
+  const auto width = static_cast<std::size_t>(is_o ? called.shape.back() : 1);
   CallOutput output;
-  output.name = rope ? "y" : is_o ? "o" : "lse";
+  output.name = called.name;
   output.expected = tensor.value;
-  output.actual = actual;
+  output.actual = is_o ? seen.o : seen.lse;
   for (std::size_t flat = 0; flat < tensor.value.size(); ++flat)
     output.tolerance.push_back(tolerance_at(declaration, p, expected, is_o, flat / width, flat));
   return output;
@@ -194,14 +193,6 @@ CallOutput output_of(const Expected& expected, Gradient gradient, const std::str
     output.tolerance.push_back(std::isfinite(tolerance) ? tolerance : -1);
   }
   return output;
-}
-
-double value_of(const CallBlock& block, std::size_t element) {
-  const std::uint64_t bits = block.bits[element];
-  if (block.type == "f64") return std::bit_cast<double>(bits);
-  if (block.type == "f32") return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-  const auto half = static_cast<std::uint16_t>(bits);
-  return block.type == "f16" ? decode_f16(half) : decode_bf16(half);
 }
 
 /// A cache after the call: what lay in it, and the new rows of a tensor of whole sequences. Keys
@@ -294,9 +285,7 @@ std::optional<FailureCall> call_of(const Failure& failure, const SubjectSpec& sp
   }
   for (const CallTensor& tensor : call.tensors)
     if (!backward && (tensor.name == "o" || tensor.name == "lse" || tensor.name == "y")) {
-      const bool is_o = tensor.name != "lse";
-      call.outputs.push_back(
-          output_of(subject->declaration(), *problem, expected, is_o, is_o ? seen.o : seen.lse));
+      call.outputs.push_back(output_of(subject->declaration(), *problem, expected, tensor, seen));
       apply_finding(failure, tensor, tensor.name, call.outputs.back());
     }
   const AttentionInputs& inputs = context.inputs(*problem);
