@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "attest/declaration.hpp"
 #include "attest/inputs.hpp"
@@ -38,35 +40,35 @@ class SharedAnswers {
   std::size_t held_bytes() const;
 
  private:
-  struct Answer {
-    PrecisionProfile profile;
-    std::shared_ptr<const Expected> expected;
-    bool audited = false;
+  /// A case line, and a hash of values that are not its own; with the precision, the answer. Apart,
+  /// so that what a kernel of a rare precision asked for is forgotten before what most share.
+  struct Key {
+    std::string line;
+    std::optional<PrecisionProfile> profile;
+    bool operator==(const Key&) const = default;
+  };
+  struct HashLine {
+    std::size_t operator()(const Key& key) const { return std::hash<std::string>{}(key.line); }
   };
   struct Entry {
-    explicit Entry(std::string name) : key(std::move(name)) {}
-    const std::string key;  ///< the case line, and a hash of values that are not its own
-    std::mutex mutex;       ///< of what is computed
+    explicit Entry(Key its_key) : key(std::move(its_key)) {}
+    const Key key;
+    std::mutex mutex;  ///< of what is computed: one of the two
     std::shared_ptr<const AttentionInputs> inputs;
-    std::list<Answer> answers;
+    std::shared_ptr<const Expected> expected;
+    bool audited = false;
     std::size_t bytes = 0;  ///< under the mutex of all
   };
   using Order = std::list<std::shared_ptr<Entry>>;
 
-  std::shared_ptr<Entry> find(std::string key);
-  void grow(const std::shared_ptr<Entry>& entry, std::size_t bytes);
-  const std::shared_ptr<const AttentionInputs>& inputs_of(const std::shared_ptr<Entry>& entry,
-                                                          const AttentionProblem& problem);
-  std::shared_ptr<const Expected> answer(const std::shared_ptr<Entry>& entry,
-                                         const AttentionProblem& problem,
-                                         const AttentionInputs& inputs,
-                                         const PrecisionProfile& profile);
+  std::shared_ptr<Entry> find(Key key);
+  void keep(const std::shared_ptr<Entry>& entry, std::size_t bytes);
 
   const std::size_t most_bytes_;
   mutable std::mutex mutex_;
   std::size_t held_ = 0;
   Order order_;  ///< last asked for first
-  std::unordered_map<std::string, Order::iterator> places_;
+  std::unordered_map<Key, Order::iterator, HashLine> places_;
 };
 
 }  // namespace attest
