@@ -30,13 +30,14 @@ function(attest_room name)
   target_link_libraries(attest_${name} PUBLIC ${ROOM_LINK} PRIVATE attest_options)
 endfunction()
 
-# attest_room_tests(name LINK ...): one test binary of all *_test.cpp beside the code.
+# attest_room_tests(name FOLDERS ... LINK ...): one test binary of all *_test.cpp beside the code, also in those folders.
 function(attest_room_tests name)
   if(NOT ATTEST_DEVELOPER_MODE)
     return()
   endif()
-  cmake_parse_arguments(ROOM "" "" "LINK" ${ARGN})
-  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  cmake_parse_arguments(ROOM "" "" "FOLDERS;LINK" ${ARGN})
+  list(TRANSFORM ROOM_FOLDERS APPEND "/*_test.cpp")
+  file(GLOB tests CONFIGURE_DEPENDS *_test.cpp ${ROOM_FOLDERS})
   if(NOT tests)
     return()
   endif()

@@ -14,6 +14,8 @@
 
 namespace attest::chunked {
 
+using std::exp, std::log, std::tanh;  // of other number types: found by argument
+
 inline constexpr std::int64_t kBlock = 64;  // keys, the bits of one word
 inline constexpr std::int64_t kTile = 32;   // query rows whose intervals are looked at together
 inline constexpr std::int64_t kLanes = 16;  // partial sums of a dot product
@@ -178,11 +180,12 @@ class Call {
 
   /// row := R(position) row; with direction -1 the way back.
   void rotate(C* row, std::int64_t position, int direction = 1) const {
+    using Wide = decltype(wide(C{}));
     const std::int64_t half = p_.rope_dim / 2;
     const std::int64_t step = p_.rope == ATTEST_ROPE_INTERLEAVED ? 2 : 1;
     const std::int64_t partner = p_.rope == ATTEST_ROPE_INTERLEAVED ? 1 : half;
     for (std::int64_t t = 0; t < half; ++t) {
-      double cosine, sine;
+      Wide cosine, sine;
       if constexpr (std::is_same_v<C, double>) {
         cosine = TensorView<const double>(p_.rope_cos)(position - p_.rope_position, t);
         sine = TensorView<const double>(p_.rope_sin)(position - p_.rope_position, t);
@@ -193,7 +196,7 @@ class Call {
         sine = std::sin(angle);
       }
       sine *= direction;
-      const double x = row[t * step], y = row[t * step + partner];
+      const Wide x(row[t * step]), y(row[t * step + partner]);
       row[t * step] = static_cast<C>(x * cosine - y * sine);
       row[t * step + partner] = static_cast<C>(x * sine + y * cosine);
     }
@@ -214,7 +217,7 @@ class Call {
     const C scaled = product * static_cast<C>(p_.scale);
     const C inner = p_.alibi_inside_softcap ? scaled + alibi : scaled;
     const auto cap = static_cast<C>(p_.softcap);
-    const C t = cap > 0 ? std::tanh(inner / cap) : C{0};
+    const C t = cap > 0 ? tanh(inner / cap) : C{0};
     const C capped = cap > 0 ? cap * t : inner;
     return {p_.alibi_inside_softcap ? capped : capped + alibi, 1 - t * t};
   }
@@ -260,13 +263,13 @@ class Call {
     C max = row.max;
     for (std::uint64_t todo = scores.bits; todo != 0; todo &= todo - 1)
       if (const C z = scores.z[std::countr_zero(todo)]; z > max) max = z;
-    const C alpha = max == row.max ? C{1} : std::exp(row.max - max);
+    const C alpha = max == row.max ? C{1} : exp(row.max - max);
     if (scores.bits != 0) row.empty = false;
     row.max = max;
     row.sum *= alpha;
     for (std::uint64_t todo = scores.bits; todo != 0; todo &= todo - 1) {
       C& z = scores.z[std::countr_zero(todo)];
-      z = std::exp(z - max);
+      z = exp(z - max);
       row.sum += z;
     }
     return alpha;

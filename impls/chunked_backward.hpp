@@ -114,7 +114,7 @@ class Backward : Call<Storage> {
     });
     for (std::int64_t n = 0; n < span.rows(); ++n) {
       const Softmax<C>& row = w.rows[static_cast<std::size_t>(n)];
-      rows[n].lse = row.max + std::log(row.sum);
+      rows[n].lse = row.max + log(row.sum);
     }
   }
 
@@ -133,7 +133,7 @@ class Backward : Call<Storage> {
       const std::int64_t key = scores.first + bit;
       const bool dropped = keep && !keep(span.at.b, h, span.at.q0 + i, span.at.k0 + key);
       const C factor = !keep ? C{1} : dropped ? C{0} : kept;
-      const C weight = std::exp(scores.z[bit] - row.lse);
+      const C weight = exp(scores.z[bit] - row.lse);
       // A dropped key's value counts nothing, not even where it is NaN.
       const C d_p = dropped ? C{0} : factor * dot(d_o, w.values.data() + bit * s_.v_dim, s_.v_dim);
       const C d_z = weight * (d_p - row.delta + row.d_lse);
@@ -144,7 +144,7 @@ class Backward : Call<Storage> {
       pairs.d_z[bit] = d_z;
       pairs.d_s[bit] = rounded<Storage>(d_s);
     }
-    row.d_slope += d_slope;
+    row.d_slope += static_cast<double>(d_slope);
   }
 
   /// dQ, dK and dV of one sequence and key/value head, and what each query head adds to d_slope and
@@ -177,7 +177,8 @@ class Backward : Call<Storage> {
       const C sink = p_.sink ? TensorView<const C>(p_.sink)(h) : kNone;
       if (sink == kNone) continue;
       // An empty row is all sink, and its o may be anything.
-      d_sink[h] += row.seen ? std::exp(sink - row.lse) * (row.d_lse - row.delta) : row.d_lse;
+      d_sink[h] +=
+          static_cast<double>(row.seen ? exp(sink - row.lse) * (row.d_lse - row.delta) : row.d_lse);
     }
   }
 
@@ -238,7 +239,8 @@ class Backward : Call<Storage> {
       for (std::uint64_t todo = scores.bits; todo != 0; todo &= todo - 1) {
         const int bit = std::countr_zero(todo);
         const std::int64_t column = shape[3] == 1 ? 0 : span.at.k0 + scores.first + bit;
-        w.d_bias[static_cast<std::size_t>(row * shape[3] + column)] += pairs.d_z[bit];
+        w.d_bias[static_cast<std::size_t>(row * shape[3] + column)] +=
+            static_cast<double>(pairs.d_z[bit]);
       }
     });
   }

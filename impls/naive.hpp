@@ -11,6 +11,8 @@
 
 namespace attest::naive {
 
+using std::exp, std::log, std::tanh;  // of other number types: found by argument
+
 /// The rows [q0, q1) and [k0, k1) of one sequence, and where its query row q0 stands among them.
 struct Sequence {
   std::int64_t b = 0;
@@ -113,7 +115,7 @@ struct Call {
     if (p.alibi_inside_softcap) z += alibi;
     if (p.softcap > 0) {
       const auto cap = static_cast<C>(p.softcap);
-      const C t = std::tanh(z / cap);
+      const C t = tanh(z / cap);
       z = cap * t;
       slope = 1 - t * t;
     }

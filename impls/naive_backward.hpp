@@ -120,9 +120,9 @@ struct Backward : Call<Storage> {
     }
     const C extra = sink ? sink(h) : kNone;
     if (extra > max) max = extra;
-    C sum = std::exp(extra - max);  // 0 without a sink; an empty row has no use for it
+    C sum = exp(extra - max);  // 0 without a sink; an empty row has no use for it
     for (std::int64_t j = 0; j < n; ++j)
-      if (seen[j]) sum += weights[j] = std::exp(weights[j] - max);
+      if (seen[j]) sum += weights[j] = exp(weights[j] - max);
 
     // What a dropped value gives whatever it is: 0, and NaN where dO is.
     C nothing = 0;
@@ -145,7 +145,8 @@ struct Backward : Call<Storage> {
       weights[j] *= keep_factor(at, h, i, at.k0 + j);
       d_s[j] = d_a;
     }
-    if (extra != kNone) head.d_sink += std::exp(extra - max) / sum * (d_lse_i - delta);
+    if (extra != kNone)
+      head.d_sink += static_cast<double>(exp(extra - max) / sum * (d_lse_i - delta));
   }
 
   /// All matrices of query head h.
@@ -227,7 +228,8 @@ struct Backward : Call<Storage> {
             const std::int64_t column = shape[3] == 1 ? 0 : at.k0 + j;
             const auto pair = static_cast<std::size_t>(i * head.keys + j);
             if (head.seen[pair])
-              sums[static_cast<std::size_t>(row * shape[3] + column)] += head.d_z[pair];
+              sums[static_cast<std::size_t>(row * shape[3] + column)] +=
+                  static_cast<double>(head.d_z[pair]);
           }
       }
     }

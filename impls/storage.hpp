@@ -32,6 +32,10 @@ inline float widen(Bf16 x) { return decode_bf16(x.bits); }
 template <class Storage>
 using Compute = decltype(widen(Storage{}));
 
+/// For the steps that are too delicate for the type of the computation.
+inline double wide(double x) { return x; }
+inline double wide(float x) { return x; }
+
 template <class Storage>
 Storage narrow(Compute<Storage> x) {
   if constexpr (std::is_same_v<Storage, F16>)

@@ -2,12 +2,11 @@
 #include "reports/detection.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <string>
 
 #include "reports/atomic_file.hpp"
+#include "reports/python_test.hpp"
 
 namespace attest {
 namespace {
@@ -67,16 +66,8 @@ DetectionReport bad_sample() {
 }
 
 std::string validated(const std::string& arguments) {
-  const std::string command = std::string(ATTEST_PYTHON) + " " + ATTEST_SOURCE_DIR +
-                              "/reports/schema/validate.py --selftest " + arguments + " 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (!pipe) return "no python";
-  std::string text;
-  char buffer[4096];
-  for (std::size_t count; (count = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-    text.append(buffer, count);
-  const int status = pclose(pipe);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : text;
+  const Output output = validate("--selftest " + arguments);
+  return output.exit_code == 0 ? "" : output.text;
 }
 
 TEST(DetectionJson, ObeysItsSchemaWhichNoticesEveryKey) {

@@ -2,41 +2,17 @@
 // Every JSON output obeys the published schema, and the schema refuses what is not a record.
 // Foreign readers (Python's jsonschema and XML parser) are the judges.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "reports/atomic_file.hpp"
 #include "reports/format.hpp"
+#include "reports/python_test.hpp"
 #include "reports/sample_records_test.hpp"
 
 namespace attest {
 namespace {
-
-struct Output {
-  int exit_code = -1;
-  std::string text;  ///< stdout and stderr
-};
-
-Output python(const std::string& arguments) {
-  Output output;
-  std::FILE* pipe = popen((std::string(ATTEST_PYTHON) + ' ' + arguments + " 2>&1").c_str(), "r");
-  if (!pipe) return output;
-  std::array<char, 4096> buffer;
-  std::size_t count = 0;
-  while ((count = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0)
-    output.text.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  output.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return output;
-}
-
-Output validate(const std::string& arguments) {
-  return python(std::string(ATTEST_SOURCE_DIR) + "/reports/schema/validate.py " + arguments);
-}
 
 std::string written(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + "attest-schema-" + name;

@@ -39,6 +39,35 @@ def libraries(folder):
         refused(words, "check", subject, "--suite", "smoke", "--json", report, folder=folder)
 
 
+def costs():
+    with tempfile.TemporaryDirectory() as folder:
+        broken = pathlib.Path(folder) / "model.json"
+        broken.write_text('{"schema": "attest.model/2"}')
+        report = pathlib.Path(folder) / "cost.json"
+        model = ["--model", "llama-3-8b"]
+        for arguments, words in [
+            ([], ["--model", "--case", "llama-3-8b"]),
+            (["--model", "llama-3-8"], ["llama-3-8", "did you mean 'llama-3-8b'"]),
+            (["--model", "./nowhere.json"], ["nowhere.json"]),
+            (["--model", str(broken)], ["model.json", "attest.model/2", "attest.model/1"]),
+            (model + ["--impl", "flahs"], ["--impl", "flahs", "flash"]),
+            (model + ["--impl", ","], ["--impl"]),
+            (model + ["--compare", "mla"], ["--compare", "mla"]),
+            (model + ["--phase", "predict"], ["--phase", "predict"]),
+            (model + ["--dtype", "int8"], ["--dtype", "int8"]),
+            (model + ["--cache-dtype", "int3"], ["--cache-dtype", "int3"]),
+            (model + ["--seq", "0"], ["--seq"]),
+            (model + ["--seq", "1e9"], ["--seq"]),
+            (model + ["--machine", "h1000"], ["h1000", "h100"]),
+            (model + ["--case", "attention.forward"], ["--model", "--case"]),
+            (["--model", "gpt-2-small", "--seq", "2000"], ["1024 positions"]),
+            (["--case", "attention.forward lq=-1"], ["--case", "lq"]),
+            (["--case", "attention.rope d=2 rope=half"], ["--case", "rotary"]),
+            (["--case", "attention.forward lq=65536 lk=65536 mask=random"], ["pairs"]),
+        ]:
+            refused(words, "cost", *arguments, "--json", report, folder=folder)
+
+
 def case_lines():
     for line, words in [
         ("attention.forward hq=3 hkv=2", ["hkv"]),
@@ -137,6 +166,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
         os.environ["XDG_CACHE_HOME"] = kept
         libraries(folder)
+        costs()
         case_lines()
         options(folder)
     finish()

@@ -24,6 +24,18 @@ def commands(block):
             yield line
 
 
+def check_shown(text):
+    """What a block shows of `attest cost` is what it prints: no run, no clock has a part in it."""
+    shown = re.findall(r"^```\n\$ attest (cost .*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    if not shown:
+        sys.exit("README.md shows no cost")
+    for arguments, output in shown:
+        printed = subprocess.run(["bash", "-c", f"build/release/attest {arguments}"], cwd=ROOT, capture_output=True,
+                                 text=True, timeout=60).stdout
+        if printed != output:
+            sys.exit(f"README.md: attest {arguments} prints something else:\n{printed}")
+
+
 def main():
     text = (ROOT / "README.md").read_text()
     ran = 0
@@ -37,6 +49,7 @@ def main():
         if result.returncode != 0:
             sys.exit(f"README.md: exit {result.returncode} from: {command}")
         ran += 1
+    check_shown(text)
     for path in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         if not (ROOT / path).exists():
             sys.exit(f"README.md links to {path}, which does not exist")

@@ -6,7 +6,7 @@
     validate.py --enum reason        the words of a closed list of the schema, one a line
     validate.py --mutate record.json checks that the schema notices each missing and each extra key
 
-With --selftest before all else it is selftest.schema.json instead of record.schema.json.
+With --selftest, --cost, --model or --machine before all else it is that schema instead of record.schema.json.
 
 Needs the Debian package python3-jsonschema.
 """
@@ -17,7 +17,8 @@ import sys
 
 import jsonschema
 
-KIND = "selftest" if sys.argv[1:2] == ["--selftest"] else "record"
+KINDS = ("selftest", "cost", "model", "machine")
+KIND = next((kind for kind in KINDS if sys.argv[1:2] == [f"--{kind}"]), "record")
 SCHEMA = json.loads((pathlib.Path(__file__).parent / f"{KIND}.schema.json").read_text())
 jsonschema.Draft202012Validator.check_schema(SCHEMA)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -48,7 +49,7 @@ def at(value, path):
 def unnoticed(record):
     """Descriptions of the mutations that the schema lets through."""
     for path in objects(record):
-        if path and path[-1] == "by_dtype":
+        if path and path[-1] in ("by_dtype", "flop_per_second"):
             continue  # its keys are data
         extra = copy.deepcopy(record)
         at(extra, path)["surplus"] = 1
@@ -58,7 +59,7 @@ def unnoticed(record):
             for what, change in (("missing", lambda o: o.pop(key)), ("wrong type", lambda o: o.update({key: {}}))):
                 broken = copy.deepcopy(record)
                 change(at(broken, path))
-                if not first_error(broken) and key != "by_dtype":
+                if not first_error(broken) and key not in ("by_dtype", "flop_per_second"):
                     yield f"{what} {path + (key,)}"
 
 
@@ -78,4 +79,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[2 if KIND == "selftest" else 1 :]))
+    sys.exit(main(sys.argv[1 if KIND == "record" else 2 :]))

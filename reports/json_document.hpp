@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a file to a JSON value, with whatever a stranger may have put there.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "attest/result.hpp"
+#include "reports/json_reader.hpp"
+
+namespace attest::json {
+
+/// What a document calls itself in its "schema", and in an error.
+struct DocumentKind {
+  std::string_view schema;  ///< "attest.record/1"
+  std::string_view noun;    ///< "record"
+  std::size_t max_bytes;
+};
+
+/// Refuses, in one line: what is no JSON, too large, nested deeper than any document of this
+/// project or with a key twice; then, what calls itself something else.
+Result<Json> parse_document(std::string_view text, const DocumentKind& kind);
+
+/// The file, whole; the error starts with its path.
+Result<std::string> read_document_file(const std::string& path, const DocumentKind& kind);
+
+/// A struct with fields() from a file. The error starts with the path and names the place.
+template <class T>
+Result<T> read_document(std::string_view text, const DocumentKind& kind) {
+  const Result<Json> document = parse_document(text, kind);
+  if (!document) return Error{document.error()};
+  T value;
+  std::string error;
+  // Of a record the places are known by themselves.
+  read(Place{*document, kind.noun == "record" ? "" : std::string(kind.noun), error}, value);
+  if (!error.empty()) return Error{error};
+  return value;
+}
+
+template <class T>
+Result<T> read_document_file_as(const std::string& path, const DocumentKind& kind) {
+  const Result<std::string> text = read_document_file(path, kind);
+  if (!text) return Error{text.error()};
+  Result<T> value = read_document<T>(*text, kind);
+  if (!value) return Error{plain(path) + ": " + value.error()};
+  return value;
+}
+
+}  // namespace attest::json
