@@ -19,7 +19,7 @@
 #include "attest/declaration.hpp"
 #include "attest/plugin.h"
 #include "attest/tensor.hpp"
-#include "bench/fma_rate.hpp"
+#include "bench/timing/yardstick.hpp"
 #include "harness/data.hpp"
 #include "reference/expected.hpp"
 
@@ -39,6 +39,8 @@ PrecisionProfile profile_of(DType dtype) {
   return *precision_preset(dtype == DType::f32 || dtype == DType::f64 ? "f32" : "mma_f32acc",
                            dtype);
 }
+
+const double fma_rate = best_of(10, [] { return measure_fma(1); });
 
 /// Seconds of this thread: what another process takes from it does not count.
 double cpu_seconds() {
@@ -144,7 +146,7 @@ void run_oracle(benchmark::State& state, DType dtype, bool tolerance) {
   if (naive_time != naive_seconds().end()) state.counters["x_naive"] = best / naive_time->second;
   const double operations = 4.0 * static_cast<double>(problem.num_heads * problem.q_len *
                                                       problem.kv_len * problem.head_dim);
-  state.counters["x_fma"] = best / (operations / fma_rate());
+  state.counters["x_fma"] = best / (operations / fma_rate);
 }
 
 void sizes(benchmark::internal::Benchmark* benchmark) {

@@ -12,6 +12,9 @@ find_path(ATTEST_MPFR_INCLUDE mpfr.h REQUIRED)
 find_library(ATTEST_MPFR mpfr REQUIRED)
 find_library(ATTEST_GMP gmp REQUIRED)
 find_library(ATTEST_HWY_CONTRIB hwy_contrib REQUIRED)
+# Optional: of the implementation `blas` alone.
+find_library(ATTEST_OPENBLAS openblas)
+find_path(ATTEST_CBLAS cblas.h)
 
 if(ATTEST_DEVELOPER_MODE)
   find_package(GTest REQUIRED)

@@ -163,6 +163,7 @@ Observation observe_one(Subject& subject, const AttentionProblem& asked,
   place(form, arena, alignment, options.flush, call);
   call.workspace_fill = workspace_pattern(options.poison);
   call.workspace_at_end = options.flush == Flush::high;
+  call.repeats = options.repeats;
   const std::vector<Region> regions = regions_of(form, call, arena);
   write_values(problem, inputs, declaration, form, call, regions, options.poison, arena.base());
   thread_local Snapshot snapshot;  // keeps its memory from call to call

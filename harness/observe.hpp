@@ -27,6 +27,7 @@ struct CallOptions {
   Flush flush = Flush::high;
   Poison poison = Poison::nan;
   int num_threads = 1;
+  std::uint32_t repeats = 1;  ///< of the operation, on the same tensors: to time it
   CallLimits limits;
 };
 

@@ -84,7 +84,7 @@ struct PlacedCall {
   /// which end of its slot, and filled with what.
   std::uint64_t workspace_fill;
   std::uint32_t workspace_at_end;
-  std::uint32_t reserved;
+  std::uint32_t repeats;  ///< how often the operation runs, planned once; 0 as 1
 };
 
 }  // namespace attest

@@ -94,6 +94,7 @@ CallStatus read_reply(const CallReply& reply) {
   status.status = reply.status;
   status.message = printable(text_of(reply.message));
   status.cpu_seconds = 1e-9 * static_cast<double>(reply.cpu_ns);
+  status.elapsed_seconds = 1e-9 * static_cast<double>(reply.elapsed_ns);
   status.workspace_bytes = reply.workspace_bytes;
   if (reply.peak_bytes != kNotMeasured)
     status.peak_bytes = reply.peak_bytes + reply.workspace_bytes;

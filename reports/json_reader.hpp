@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attest/bench_record.hpp"
 #include "attest/detection.hpp"
 #include "attest/verdict.hpp"
 #include "reports/text.hpp"
@@ -100,6 +101,7 @@ inline void read(const Place& place, SuiteVerdict& value) {
   read_name(place, value, parse_suite_verdict);
 }
 inline void read(const Place& place, Outcome& value) { read_name(place, value, parse_outcome); }
+inline void read(const Place& place, Change& value) { read_name(place, value, parse_change); }
 
 struct ObjectReader {
   explicit ObjectReader(const Place& object) : place(object) {

@@ -23,6 +23,13 @@ std::uint64_t process_cpu_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+std::uint64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 bool fail(LoadReply& reply, LoadProblem problem, std::int64_t number, const char* text) {
   reply.problem = problem;
   reply.number = number;
@@ -275,6 +282,7 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
   reply.status = ATTEST_OK;
   reply.needs_workspace = 0;
   reply.workspace_bytes = 0;
+  reply.elapsed_ns = 0;
   cpu_before_ns = process_cpu_ns();
   const OfferedOperation offered = operation_of(plugin, call);
   const bool is_component = call.scalars.operation == kRope;
@@ -307,8 +315,13 @@ void call_kernel(const LoadedPlugin& loaded, std::byte* base, const SlotRange& w
     }
     message[0] = '\0';
     stage = Stage::running;
-    reply.status = is_component ? call_rope(loaded, tensors, call, &context)
-                                : offered.function(loaded.state, plan, &problem, &context);
+    const std::uint64_t start = monotonic_ns();
+    std::uint32_t todo = call.repeats ? call.repeats : 1;
+    do {
+      reply.status = is_component ? call_rope(loaded, tensors, call, &context)
+                                  : offered.function(loaded.state, plan, &problem, &context);
+    } while (--todo != 0 && reply.status == ATTEST_OK);
+    reply.elapsed_ns = monotonic_ns() - start;
   }
   if (plan && plugin.drop) {
     stage = Stage::closing;

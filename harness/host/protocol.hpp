@@ -76,6 +76,7 @@ struct CallReply {
   std::uint32_t needs_workspace;  ///< 1: nothing was run, the workspace slot is too small
   std::uint64_t workspace_bytes;  ///< that the plan asked for
   std::uint64_t cpu_ns;           ///< spent in plan and the call
+  std::uint64_t elapsed_ns;       ///< from the start of the first repeat to the end of the last
   std::uint64_t peak_bytes;       ///< the most memory it had at once, or kNotMeasured
   char message[kMessageBytes];
 };

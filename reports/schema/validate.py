@@ -6,7 +6,7 @@
     validate.py --enum reason        the words of a closed list of the schema, one a line
     validate.py --mutate record.json checks that the schema notices each missing and each extra key
 
-With --selftest, --cost, --model or --machine before all else it is that schema instead of record.schema.json.
+With --selftest, --cost, --model, --machine or --bench before all else it is that schema instead of record.schema.json.
 
 Needs the Debian package python3-jsonschema.
 """
@@ -17,7 +17,8 @@ import sys
 
 import jsonschema
 
-KINDS = ("selftest", "cost", "model", "machine")
+KINDS = ("selftest", "cost", "model", "machine", "bench")
+FREE_KEYS = ("by_dtype", "flop_per_second", "environment")  # objects whose keys are data
 KIND = next((kind for kind in KINDS if sys.argv[1:2] == [f"--{kind}"]), "record")
 SCHEMA = json.loads((pathlib.Path(__file__).parent / f"{KIND}.schema.json").read_text())
 jsonschema.Draft202012Validator.check_schema(SCHEMA)
@@ -49,8 +50,8 @@ def at(value, path):
 def unnoticed(record):
     """Descriptions of the mutations that the schema lets through."""
     for path in objects(record):
-        if path and path[-1] in ("by_dtype", "flop_per_second"):
-            continue  # its keys are data
+        if path and path[-1] in FREE_KEYS:
+            continue
         extra = copy.deepcopy(record)
         at(extra, path)["surplus"] = 1
         if not first_error(extra):
@@ -59,7 +60,7 @@ def unnoticed(record):
             for what, change in (("missing", lambda o: o.pop(key)), ("wrong type", lambda o: o.update({key: {}}))):
                 broken = copy.deepcopy(record)
                 change(at(broken, path))
-                if not first_error(broken) and key not in ("by_dtype", "flop_per_second"):
+                if not first_error(broken) and key not in FREE_KEYS:
                     yield f"{what} {path + (key,)}"
 
 

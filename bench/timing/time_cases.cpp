@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/timing/time_cases.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attest/case_line.hpp"
+#include "attest/names.hpp"
+#include "bench/cost/attention_cost.hpp"
+#include "bench/timing/sampled_oracle.hpp"
+#include "bench/timing/yardstick.hpp"
+#include "harness/data.hpp"
+#include "harness/generate.hpp"
+#include "harness/judge.hpp"
+#include "harness/observe.hpp"
+#include "harness/requirement.hpp"
+
+namespace attest {
+
+namespace {
+
+constexpr int kLeastSamples = 5;
+constexpr std::uint32_t kMostRepeats = 1'000'000;
+
+CallOptions call_options(const BenchOptions& options, std::uint32_t repeats) {
+  CallOptions call;
+  call.num_threads = options.threads;
+  call.repeats = repeats;
+  // What was checked does not hang: ten minutes of CPU, whatever it does.
+  call.limits.cpu_seconds = 600;
+  call.limits.memory_bytes = std::int64_t{8} << 30;
+  return call;
+}
+
+/// One kernel on one case, while it is measured.
+struct Timed {
+  const BenchSubject* subject = nullptr;
+  std::string refused;
+  std::uint32_t repeats = 1;
+  int wanted = 0;  ///< samples
+  double flops = 0, bytes = 0, extra_bytes = 0;
+  std::vector<BenchSample> samples;
+};
+
+/// The inputs as every kernel is given them: of a backward call with what its own forward stored.
+AttentionInputs inputs_for(Subject& subject, const AttentionProblem& problem,
+                           const AttentionInputs& inputs, const BenchOptions& options) {
+  AttentionInputs whole = inputs;
+  if (problem.operation == Operation::backward)
+    take_forward(problem, observe(subject, forward_of(problem), inputs, call_options(options, 1)),
+                 whole);
+  return whole;
+}
+
+/// How often a call is repeated, and how many samples fit. The calls that find out warm it up.
+void calibrate(Timed& timed, const AttentionProblem& problem, const AttentionInputs& inputs,
+               const BenchOptions& options) {
+  timed.subject->subject->restart();  // what the check left is no memory of this call
+  double seconds = 0;
+  for (;;) {
+    const Observation seen =
+        observe(*timed.subject->subject, problem, inputs, call_options(options, timed.repeats));
+    if (!seen.ok()) {
+      timed.refused = seen.call.accident ? seen.call.accident->sentence : seen.call.message;
+      return;
+    }
+    if (timed.repeats == 1 && seen.call.peak_bytes)
+      timed.extra_bytes = static_cast<double>(*seen.call.peak_bytes);
+    seconds = seen.call.elapsed_seconds / timed.repeats;
+    if (options.cold || seen.call.elapsed_seconds >= options.sample_seconds ||
+        timed.repeats >= kMostRepeats)
+      break;
+    const double enough = 1.2 * options.sample_seconds / std::max(seconds, 1e-9);
+    timed.repeats = static_cast<std::uint32_t>(
+        std::clamp(enough, timed.repeats + 1.0, static_cast<double>(kMostRepeats)));
+  }
+  const double sample = seconds * timed.repeats;
+  timed.wanted = std::clamp(static_cast<int>(options.case_seconds / std::max(sample, 1e-6)),
+                            kLeastSamples, std::max(options.samples, kLeastSamples));
+}
+
+void take_sample(Timed& timed, const AttentionProblem& problem, const AttentionInputs& inputs,
+                 const BenchOptions& options, double& best_fma) {
+  const double before = measure_fma(options.threads);
+  if (options.cold) chill_caches();
+  const Observation seen =
+      observe(*timed.subject->subject, problem, inputs, call_options(options, timed.repeats));
+  const double after = measure_fma(options.threads);
+  if (!seen.ok()) {
+    timed.refused = seen.call.accident ? seen.call.accident->sentence : seen.call.message;
+    return;
+  }
+  best_fma = std::max({best_fma, before, after});
+  BenchSample sample;
+  sample.iterations = timed.repeats;
+  sample.real_time = 1e9 * seen.call.elapsed_seconds / timed.repeats;
+  sample.cpu_time = 1e9 * seen.call.cpu_seconds / timed.repeats;
+  sample.yardstick = std::min(before, after);  // a rate, until the best is known
+  timed.samples.push_back(sample);
+}
+
+/// 4 D n of a forward call, and what a backward pass by recomputation has, n visible pairs: the
+/// same for every kernel, however many operations it does.
+double useful_flops(const AttentionProblem& problem) {
+  const AttentionProblem whole =
+      problem.operation == Operation::decode ? forward_of(problem) : problem;
+  const auto counts = count_pairs(whole, PairTile{});
+  if (!counts) return 0;
+  const auto dim = static_cast<double>(problem.head_dim),
+             v_dim = static_cast<double>(problem.v_head_dim);
+  return problem.operation == Operation::backward ? counts->visible * (6 * dim + 4 * v_dim)
+                                                  : counts->visible * (2 * dim + 2 * v_dim);
+}
+
+}  // namespace
+
+std::optional<std::string> check_for_timing(Subject& subject, const AttentionProblem& problem,
+                                            int threads) {
+  const Declaration& declaration = subject.declaration();
+  if (const auto why = not_declared(declaration, problem)) return "not served: " + *why;
+  BenchOptions options;
+  options.threads = threads;
+  const AttentionInputs inputs = make_inputs(problem);
+  const Observation seen = observe(subject, problem, inputs, call_options(options, 1));
+  if (const auto result = judge_call(seen, declaration, problem))
+    return result->detail.empty() ? std::string(name(result->verdict)) : result->detail;
+  return judge_for_timing(problem, inputs, declaration.profile_for(problem.dtype), seen);
+}
+
+TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionProblem& problem,
+                    const BenchOptions& options, double& best_fma) {
+  const std::string line = print_case(problem);
+  const AttentionInputs inputs = make_inputs(problem);
+  const double flops = useful_flops(problem), bytes = compulsory_bytes(problem);
+  std::vector<Timed> all;
+  std::vector<AttentionInputs> given;
+  for (const BenchSubject& subject : subjects) {
+    Timed timed;
+    timed.subject = &subject;
+    timed.flops = flops, timed.bytes = bytes;
+    timed.refused = check_for_timing(*subject.subject, problem, options.threads).value_or("");
+    given.push_back(timed.refused.empty() ? inputs_for(*subject.subject, problem, inputs, options)
+                                          : AttentionInputs{});
+    if (timed.refused.empty()) calibrate(timed, problem, given.back(), options);
+    all.push_back(std::move(timed));
+  }
+
+  const auto stopped = [&] { return options.interrupted && *options.interrupted; };
+  for (int round = 0; !stopped(); ++round) {
+    bool more = false;
+    for (std::size_t n = 0; n < all.size(); ++n) {
+      if (!all[n].refused.empty() || round >= all[n].wanted) continue;
+      more = true;
+      take_sample(all[n], problem, given[n], options, best_fma);
+    }
+    if (!more) break;
+  }
+
+  TimedCase result;
+  std::int64_t index = 0;
+  for (Timed& timed : all) {
+    if (timed.refused.empty())
+      timed.refused =
+          check_for_timing(*timed.subject->subject, problem, options.threads).value_or("");
+    if (!timed.refused.empty()) {
+      result.refused.push_back({timed.subject->name, line, timed.refused});
+      continue;
+    }
+    std::int64_t repetition = 0;
+    for (BenchSample& sample : timed.samples) {
+      sample.name = sample.run_name = timed.subject->name + "/" + line;
+      sample.per_family_instance_index = index;
+      sample.repetitions = static_cast<std::int64_t>(timed.samples.size());
+      sample.repetition_index = repetition++;
+      sample.threads = options.threads;
+      sample.subject = timed.subject->name;
+      sample.case_line = line;
+      sample.yardstick /= best_fma;
+      sample.dropped = sample.yardstick < 1 - options.most_sag;
+      sample.flops = timed.flops, sample.bytes = timed.bytes;
+      sample.extra_bytes = timed.extra_bytes;
+      result.samples.push_back(sample);
+    }
+    ++index;
+  }
+  return result;
+}
+
+}  // namespace attest

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reports/bench.hpp"
+#include "reports/bench_fields.hpp"
+#include "reports/json_document.hpp"
+#include "reports/json_writer.hpp"
+
+namespace attest {
+namespace {
+
+constexpr json::DocumentKind kKind{kBenchSchema, "bench", kMaxBenchBytes};
+
+/// What statistics cannot do with.
+std::string bench_error(const BenchRecord& record) {
+  for (std::size_t i = 0; i < record.benchmarks.size(); ++i) {
+    const BenchSample& sample = record.benchmarks[i];
+    const auto positive = [](double x) { return x > 0 && std::isfinite(x); };
+    if (!positive(sample.real_time))
+      return fmt::format("bench.benchmarks[{}].real_time: must be above 0", i);
+    if (!positive(sample.yardstick))
+      return fmt::format("bench.benchmarks[{}].yardstick: must be above 0", i);
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<BenchRecord> read_bench(std::string_view text) {
+  Result<BenchRecord> record = json::read_document<BenchRecord>(text, kKind);
+  if (!record) return record;
+  if (const std::string error = bench_error(*record); !error.empty()) return Error{error};
+  return record;
+}
+
+Result<BenchRecord> read_bench_file(const std::string& path) {
+  const Result<std::string> text = json::read_document_file(path, kKind);
+  if (!text) return Error{text.error()};
+  Result<BenchRecord> record = read_bench(*text);
+  if (!record) return Error{plain(path) + ": " + record.error()};
+  return record;
+}
+
+std::string bench_json(const BenchRecord& record) {
+  return json::text_of(json::to_json(record)) + '\n';
+}
+
+}  // namespace attest
