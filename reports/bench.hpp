@@ -20,6 +20,17 @@ Result<BenchRecord> read_bench(std::string_view json);
 Result<BenchRecord> read_bench_file(const std::string& path);
 std::string bench_json(const BenchRecord& record);
 
+/// What came of one case, as a line of a journal.
+struct BenchLine {
+  std::string case_line;
+  std::vector<BenchSample> benchmarks;
+  std::vector<BenchRecord::Refused> refused;
+};
+std::string bench_line(const BenchLine& line);
+Result<BenchLine> read_bench_line(std::string_view json);
+/// The first line of a journal: everything that two runs must share to be the same run.
+std::string bench_header(const BenchContext& context, const std::vector<std::string>& what);
+
 /// Of every case and kernel the median of the samples that count, and what follows from it.
 Table bench_table(const BenchRecord& record);
 std::string bench_screen(const BenchRecord& record);

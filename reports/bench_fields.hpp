@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "attest/bench_record.hpp"
+#include "reports/bench.hpp"
 #include "reports/record_fields.hpp"
 
 namespace attest {
@@ -84,6 +85,13 @@ void fields(Visitor& visit, S& refused) {
   visit("subject", refused.subject);
   visit("case", refused.case_line);
   visit("why", refused.why);
+}
+
+template <class Visitor, MaybeConst<BenchLine> S>
+void fields(Visitor& visit, S& line) {
+  visit("case", line.case_line);
+  visit("benchmarks", line.benchmarks);
+  visit("refused", line.refused);
 }
 
 template <class Visitor, MaybeConst<BenchRecord> S>

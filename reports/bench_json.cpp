@@ -47,4 +47,27 @@ std::string bench_json(const BenchRecord& record) {
   return json::text_of(json::to_json(record)) + '\n';
 }
 
+std::string bench_line(const BenchLine& line) { return json::line_of(json::to_json(line)); }
+
+Result<BenchLine> read_bench_line(std::string_view text) {
+  const json::Json value = json::Json::parse(text, nullptr, false);
+  if (value.is_discarded()) return Error{"not JSON, or cut short"};
+  std::string error;
+  BenchLine line;
+  json::read(json::Place{value, "case", error}, line);
+  if (!error.empty()) return Error{error};
+  return line;
+}
+
+std::string bench_header(const BenchContext& context, const std::vector<std::string>& what) {
+  json::OrderedJson header;
+  header["journal"] = kBenchSchema;
+  header["version"] = context.tool_version;
+  header["commit"] = context.commit;
+  header["cpu"] = context.cpu;
+  header["environment"] = context.environment;
+  header["run"] = what;
+  return json::line_of(header);
+}
+
 }  // namespace attest

@@ -6,10 +6,13 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "attest/case_line.hpp"
@@ -21,6 +24,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
+#include "tools/line_journal.hpp"
 #include "tools/run_support.hpp"
 
 namespace attest {
@@ -203,26 +207,57 @@ std::optional<BenchChange> null_comparison(const std::vector<BenchSubject>& subj
                                            const BenchOptions& options, double& best_fma) {
   BenchSubject again = subjects[0];
   again.name += " again";
-  const TimedCase timed = time_case({subjects[0], again}, problem, options, best_fma);
+  TimedCase timed = time_case({subjects[0], again}, problem, options, best_fma);
+  settle(timed.samples, best_fma, options.most_sag);
   BenchRecord record;
-  record.benchmarks = timed.samples;
+  record.benchmarks = std::move(timed.samples);
   const std::vector<std::string> names = names_of(record);
   if (names.size() != 2) return std::nullopt;
   return compare_samples(names[0], seconds_of(record, names[0]), seconds_of(record, names[1]), {});
 }
 
-/// One line on a terminal: what is done, and how long the rest takes if it goes on so.
-void show_progress(std::size_t done, std::size_t all, double seconds, const std::string& now) {
-  if (!isatty(STDERR_FILENO)) return;
+std::string progress_text(std::size_t done, std::size_t all, double seconds,
+                          const std::string& now) {
   const std::string left =
       done == 0
           ? ""
           : ", " + duration(seconds / static_cast<double>(done) * static_cast<double>(all - done)) +
                 " left";
-  fmt::print(
-      stderr, "\r\x1b[K{}",
-      done == all ? "" : shorten(fmt::format("{}/{} cases{}: {}", done, all, left, now), 100));
-  std::fflush(stderr);
+  return shorten(fmt::format("{} of {} cases{}: {}", done, all, left, now), 100);
+}
+
+/// Cases that were timed before, by their line, and where further ones go.
+struct Kept {
+  std::unique_ptr<LineJournal> journal;
+  std::map<std::string, BenchLine> cases;
+};
+
+Kept open_journal(const Arguments& arguments, const BenchContext& context,
+                  const std::vector<BenchSubject>& subjects, const BenchOptions& options) {
+  Kept kept;
+  const std::string path = arguments.value("--journal");
+  if (path.empty()) {
+    if (arguments.has("--resume")) throw CommandError("--resume wants --journal FILE");
+    return kept;
+  }
+  std::vector<std::string> what{
+      fmt::format("threads {} samples {} sample {} case {} cold {}", options.threads,
+                  options.samples, options.sample_seconds, options.case_seconds, options.cold)};
+  for (const BenchSubject& subject : subjects)
+    what.push_back(subject.name + " " + plain(subject.subject->version()));
+  std::vector<std::string> lines;
+  auto journal = LineJournal::open(path, arguments.has("--resume"),
+                                   {"bench", "machine, build, list of kernels or set of options"},
+                                   bench_header(context, what), lines);
+  if (!journal) throw CommandError(journal.error());
+  for (std::size_t n = 0; n < lines.size(); ++n) {
+    Result<BenchLine> line = read_bench_line(lines[n]);
+    if (!line)
+      throw CommandError(fmt::format("journal {}: line {}: {}", path, n + 2, line.error()));
+    kept.cases[line->case_line] = std::move(*line);
+  }
+  kept.journal = std::move(*journal);
+  return kept;
 }
 
 BenchOptions read_options(const Arguments& arguments) {
@@ -248,23 +283,42 @@ ExitCode run(const Arguments& arguments) {
 
   BenchRecord record;
   record.context = context_of(arguments, options.threads);
+  const Kept kept = open_journal(arguments, record.context, subjects, options);
   double& best_fma = record.context.yardsticks.fma_f32;
   if (subjects.size() > 1 && !arguments.has("--no-null"))
     record.null_comparison = null_comparison(subjects, problems[0], options, best_fma);
+  RewrittenLine progress;
   const auto start = Clock::now();
   for (std::size_t n = 0; n < problems.size() && !*options.interrupted; ++n) {
-    show_progress(n, problems.size(), std::chrono::duration<double>(Clock::now() - start).count(),
-                  print_case(problems[n]));
-    TimedCase timed = time_case(subjects, problems[n], options, best_fma);
-    for (BenchSample& sample : timed.samples) {
+    BenchLine line;
+    line.case_line = print_case(problems[n]);
+    progress.show(
+        progress_text(n, problems.size(),
+                      std::chrono::duration<double>(Clock::now() - start).count(), line.case_line),
+        true);
+    if (const auto known = kept.cases.find(line.case_line); known != kept.cases.end()) {
+      line = known->second;
+    } else {
+      TimedCase timed = time_case(subjects, problems[n], options, best_fma);
+      if (*options.interrupted) break;
+      line.benchmarks = std::move(timed.samples);
+      line.refused = std::move(timed.refused);
+      if (kept.journal && !kept.journal->append(bench_line(line)))
+        throw CommandError(std::string("journal: ") + std::strerror(errno), ExitCode::suite_failed);
+    }
+    for (BenchSample& sample : line.benchmarks) {
       sample.family_index = static_cast<std::int64_t>(n);
+      best_fma = std::max(best_fma, sample.yardstick);
       record.benchmarks.push_back(std::move(sample));
     }
-    for (BenchRecord::Refused& refused : timed.refused)
-      record.refused.push_back(std::move(refused));
+    for (BenchRecord::Refused& refused : line.refused) record.refused.push_back(std::move(refused));
   }
-  show_progress(1, 1, 0, "");
-  if (*options.interrupted) throw CommandError("interrupted", ExitCode::suite_failed);
+  progress.clear();
+  settle(record.benchmarks, best_fma, options.most_sag);
+  if (*options.interrupted)
+    throw CommandError(
+        kept.journal ? "interrupted; the same command with --resume goes on" : "interrupted",
+        ExitCode::suite_failed);
   fmt::print("{}", bench_screen(record));
   if (!path.empty())
     if (const auto failed = write_file(path, bench_json(record)))
@@ -305,6 +359,8 @@ ATTEST_COMMAND(
                      "of a kernel: slow ones get fewer samples, at least 5; default 15s"},
                     {"--cold", "", "one call a sample, its tensors in no cache"},
                     {"--no-null", "", "do not time the first kernel against itself"},
+                    {"--journal", "FILE", "keep what is timed there as it comes"},
+                    {"--resume", "", "skip the cases that the journal has already"},
                     {"--json", "FILE", "write all samples there (bench.schema.json)"}},
         .run = run,
     });

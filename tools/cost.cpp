@@ -9,6 +9,7 @@
 
 #include "attest/case_line.hpp"
 #include "bench/cost/model_cost.hpp"
+#include "bench/timing/yardstick.hpp"
 #include "harness/machine_info.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/text.hpp"
@@ -55,6 +56,19 @@ T read_word(const Arguments& arguments, const std::string& option, const std::st
                      suggestion(given, names));
 }
 
+/// As measured now, all cores: f64 has half of the lanes of f32.
+MachineShape this_machine() {
+  const MachineInfo info = machine_info();
+  MachineShape machine;
+  machine.name = "this machine (" + plain(info.cpu) + ")";
+  machine.source = "measured";
+  machine.memory_bytes = static_cast<double>(info.memory_bytes);
+  machine.bytes_per_second = best_of(5, [&] { return measure_read(info.cores); });
+  const double fma = best_of(10, [&] { return measure_fma(info.cores); });
+  machine.flop_per_second = {{"f32", fma}, {"f64", fma / 2}};
+  return machine;
+}
+
 CostQuery read_query(const Arguments& arguments) {
   CostQuery query;
   query.phase = read_word<Phase>(
@@ -76,7 +90,9 @@ CostQuery read_query(const Arguments& arguments) {
     if (word != "mha" && word != "gqa" && word != "mqa")
       throw CommandError("--compare: '" + plain(word) + "' is none of mha, gqa, mqa");
   query.ways = read_ways(arguments);
-  if (arguments.has("--machine")) {
+  if (arguments.value("--machine") == "here") {
+    query.machine = this_machine();
+  } else if (arguments.has("--machine")) {
     Result<MachineShape> machine =
         read_machine_file(data_path("machines", arguments.value("--machine")));
     if (!machine) throw CommandError(machine.error());
@@ -176,7 +192,7 @@ std::vector<Option> options_by_name() {
       {"--impl", "LIST", "ways of computing attention, of " + names_of_ways() + "; default flash"},
       {"--model", "NAME", "a file's path, or of " + join(data_names("models"), ", ")},
       {"--machine", "NAME",
-       "adds the time by its roofline; a file's path, or of " +
+       "adds the time by its roofline; here (measured), a file's path, or of " +
            join(data_names("machines"), ", ")}};
 }
 

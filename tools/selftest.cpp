@@ -18,8 +18,8 @@
 #include "reports/text.hpp"
 #include "tools/command.hpp"
 #include "tools/fault_library.hpp"
+#include "tools/line_journal.hpp"
 #include "tools/run_support.hpp"
-#include "tools/selftest_journal.hpp"
 
 namespace attest {
 
@@ -80,9 +80,8 @@ DetectionReport begin_report(const Arguments& arguments, const SelftestOptions& 
 
 /// The journal that was named, or one that the same command with --resume finds; nullptr where
 /// nobody asked and there is no place.
-std::unique_ptr<SelftestJournal> open_journal(const Arguments& arguments,
-                                              const DetectionReport& report,
-                                              std::vector<Detection>& done) {
+std::unique_ptr<LineJournal> open_journal(const Arguments& arguments, const DetectionReport& report,
+                                          std::vector<Detection>& done) {
   const bool asked = arguments.has("--journal") || arguments.has("--resume");
   std::string path = arguments.value("--journal");
   const std::string header = detection_header(report);
@@ -98,10 +97,22 @@ std::unique_ptr<SelftestJournal> open_journal(const Arguments& arguments,
                                              report.honest_suite, report.seed, report.within)));
     path = fmt::format("{}/selftest-{:08x}.journal", folder, hash);
   }
-  auto journal = SelftestJournal::open(path, arguments.has("--resume"), header, done);
-  if (journal) return std::move(*journal);
-  if (asked) throw CommandError(journal.error());
-  return nullptr;
+  std::vector<std::string> lines;
+  auto journal =
+      LineJournal::open(path, arguments.has("--resume"),
+                        {"selftest", "library, suite, seed, scope or build"}, header, lines);
+  if (!journal) {
+    if (asked) throw CommandError(journal.error());
+    return nullptr;
+  }
+  for (std::size_t n = 0; n < lines.size(); ++n) {
+    Result<Detection> kernel = read_detection_line(lines[n]);
+    // The header is line 1.
+    if (!kernel)
+      throw CommandError(fmt::format("journal {}: line {}: {}", path, n + 2, kernel.error()));
+    done.push_back(std::move(*kernel));
+  }
+  return std::move(*journal);
 }
 
 std::string progress_text(const SelftestProgress& progress) {
@@ -140,10 +151,10 @@ ExitCode run(const Arguments& arguments) {
   check_files(arguments);
   SelftestOptions options = read_options(arguments);
   DetectionReport report = begin_report(arguments, options);
-  std::unique_ptr<SelftestJournal> journal = open_journal(arguments, report, options.done);
+  std::unique_ptr<LineJournal> journal = open_journal(arguments, report, options.done);
   std::string journal_trouble;
   options.on_result = [&](const Detection& kernel) {
-    if (journal && journal_trouble.empty() && !journal->append(kernel))
+    if (journal && journal_trouble.empty() && !journal->append(detection_line(kernel)))
       journal_trouble = std::strerror(errno);
   };
   options.interrupted = &catch_interrupts();

@@ -104,6 +104,9 @@ void take_sample(Timed& timed, const AttentionProblem& problem, const AttentionI
 /// 4 D n of a forward call, and what a backward pass by recomputation has, n visible pairs: the
 /// same for every kernel, however many operations it does.
 double useful_flops(const AttentionProblem& problem) {
+  if (problem.operation == Operation::rope)  // a pair of channels: 4 products, 2 sums
+    return static_cast<double>(problem.batch * problem.num_heads * problem.q_len) * 6 *
+           static_cast<double>(effective_rope_dim(problem) / 2);
   const AttentionProblem whole =
       problem.operation == Operation::decode ? forward_of(problem) : problem;
   const auto counts = count_pairs(whole, PairTile{});
@@ -115,6 +118,13 @@ double useful_flops(const AttentionProblem& problem) {
 }
 
 }  // namespace
+
+void settle(std::vector<BenchSample>& samples, double best_fma, double most_sag) {
+  for (BenchSample& sample : samples) {
+    sample.yardstick /= best_fma;
+    sample.dropped = sample.yardstick < 1 - most_sag;
+  }
+}
 
 std::optional<std::string> check_for_timing(Subject& subject, const AttentionProblem& problem,
                                             int threads) {
@@ -148,10 +158,16 @@ TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionPr
   }
 
   const auto stopped = [&] { return options.interrupted && *options.interrupted; };
+  const auto counted = [&](const Timed& timed) {
+    return std::count_if(timed.samples.begin(), timed.samples.end(), [&](const BenchSample& one) {
+      return one.yardstick >= (1 - options.most_sag) * best_fma;
+    });
+  };
   for (int round = 0; !stopped(); ++round) {
     bool more = false;
     for (std::size_t n = 0; n < all.size(); ++n) {
-      if (!all[n].refused.empty() || round >= all[n].wanted) continue;
+      if (!all[n].refused.empty() || round >= 2 * all[n].wanted || counted(all[n]) >= all[n].wanted)
+        continue;
       more = true;
       take_sample(all[n], problem, given[n], options, best_fma);
     }
@@ -177,8 +193,6 @@ TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionPr
       sample.threads = options.threads;
       sample.subject = timed.subject->name;
       sample.case_line = line;
-      sample.yardstick /= best_fma;
-      sample.dropped = sample.yardstick < 1 - options.most_sag;
       sample.flops = timed.flops, sample.bytes = timed.bytes;
       sample.extra_bytes = timed.extra_bytes;
       result.samples.push_back(sample);

@@ -42,11 +42,15 @@ struct TimedCase {
   std::vector<BenchRecord::Refused> refused;
 };
 
-/// Calls of all kernels in turn (A B C A B C ...), each between two yardsticks. `best_fma` is the
-/// best rate seen so far, and grows. A kernel that the oracle does not agree with, before or after,
-/// gets no sample: `refused` says why.
+/// Calls of all kernels in turn (A B C A B C ...), each between two yardsticks, until each has its
+/// samples, or twice as many where yardsticks sag. `best_fma` is the best rate seen so far, and
+/// grows. A kernel that the oracle does not agree with, before or after, gets no sample: `refused`
+/// says why. Yardsticks are rates: settle() follows.
 TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionProblem& problem,
                     const BenchOptions& options, double& best_fma);
+
+/// Yardsticks from rates to shares of the run's best, and drops what sagged.
+void settle(std::vector<BenchSample>& samples, double best_fma, double most_sag);
 
 /// Why the kernel gets no time on this problem: it does not serve it, or the oracle disagrees;
 /// nullopt where all is well. Large forward calls are judged on rows drawn from all of them.

@@ -47,8 +47,9 @@ struct BenchSample {
   std::string time_unit = "ns";
   // Beyond Google Benchmark's:
   std::string subject, case_line;
-  double yardstick = 1;  ///< the slower of the FMA loops before and after, over the run's best
-  bool dropped = false;  ///< the yardstick sagged: not to be counted
+  double yardstick = 1;  ///< the slower of the FMA loops before and after, over the run's best (in
+                         ///< a journal, before the best is known: FLOP/s)
+  bool dropped = false;                          ///< the yardstick sagged: not to be counted
   double flops = 0, bytes = 0, extra_bytes = 0;  ///< of one call; extra: measured, 0 where not
 };
 
