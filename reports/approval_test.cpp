@@ -40,9 +40,11 @@ std::map<std::string, Record> samples() {
 
 TEST(Approval, EveryFormatOfEverySample) {
   ASSERT_FALSE(report_formats().empty());
-  for (const ReportFormat& format : report_formats())
+  for (const ReportFormat& format : report_formats()) {
+    if (format.name == "html") continue;  // the JSON in a page: html_report_test.cpp
     for (const auto& [name, record] : samples())
       approve(name + '.' + std::string(format.extension), format.write(record));
+  }
 }
 
 TEST(Approval, VerdictTable) {

@@ -79,6 +79,14 @@ Result<Json> parse_document(std::string_view text, const DocumentKind& kind) {
   return document;
 }
 
+std::string schema_of(std::string_view text) {
+  Screen screen;
+  if (!Json::sax_parse(text, &screen)) return "";
+  const Json document = Json::parse(text, nullptr, false);
+  const auto schema = document.is_object() ? document.find("schema") : document.end();
+  return schema != document.end() && schema->is_string() ? schema->get<std::string>() : "";
+}
+
 Result<std::string> read_document_file(const std::string& path, const DocumentKind& kind) {
   const auto fail = [&path](const std::string& what) {
     return Error{fmt::format("{}: {}", plain(path), what)};

@@ -22,6 +22,9 @@ struct DocumentKind {
 /// project or with a key twice; then, what calls itself something else.
 Result<Json> parse_document(std::string_view text, const DocumentKind& kind);
 
+/// What a document calls itself; "" where it says nothing, or is no JSON.
+std::string schema_of(std::string_view text);
+
 /// The file, whole; the error starts with its path.
 Result<std::string> read_document_file(const std::string& path, const DocumentKind& kind);
 

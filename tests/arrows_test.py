@@ -35,7 +35,7 @@ CONFINED = {
     "rapidcheck": ("harness/",),
     "boost/": ("reference/",),
 }
-GENERATED = {"attest_build_info.hpp"}
+GENERATED = {"attest_build_info.hpp", "attest_html_assets.hpp"}
 SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
