@@ -170,6 +170,7 @@ Observation observe_one(Subject& subject, const AttentionProblem& asked,
   snapshot.take(regions, arena.base());
 
   Observation seen;
+  if (options.before_call) options.before_call();
   seen.call = subject.call(call, options.limits);
   if (seen.call.accident) return seen;
   // The arena may have moved: the kernel can have asked for more workspace.

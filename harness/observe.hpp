@@ -29,6 +29,8 @@ struct CallOptions {
   int num_threads = 1;
   std::uint32_t repeats = 1;  ///< of the operation, on the same tensors: to time it
   CallLimits limits;
+  /// Called once the tensors are laid out, just before the kernel: to take them out of the caches.
+  void (*before_call)() = nullptr;
 };
 
 /// One output read back, in logical row-major order.

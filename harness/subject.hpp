@@ -26,7 +26,7 @@ struct CallStatus {
   std::int32_t status = 0;  ///< as the kernel returned it
   std::string message;
   double cpu_seconds = 0;
-  double elapsed_seconds = 0;  ///< of the operation alone, all repeats together
+  double elapsed_seconds = 0;         ///< of the operation alone, all repeats together
   std::uint64_t workspace_bytes = 0;  ///< that the kernel's plan asked for
   /// The most memory that the call had at once beyond what the kernel held before it, its workspace
   /// included. nullopt: not known, as in this process and in builds with sanitizers.

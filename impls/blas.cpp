@@ -17,7 +17,7 @@
 #include "impls/storage.hpp"
 
 // OpenBLAS's own, which cblas.h of another BLAS does not declare.
-extern "C" void openblas_set_num_threads(int num_threads);
+extern "C" void openblas_set_num_threads(int num_threads);  // NOLINT(*-redundant-declaration)
 
 namespace attest {
 namespace {

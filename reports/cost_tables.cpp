@@ -16,7 +16,9 @@ std::string bytes_of(double bytes) {
 }
 
 /// What a person means by FLOPs: in teaching texts a multiply-add is one.
-double in_convention(double matrix, bool multiply_adds) { return multiply_adds ? matrix / 2 : matrix; }
+double in_convention(double matrix, bool multiply_adds) {
+  return multiply_adds ? matrix / 2 : matrix;
+}
 
 double total(const CostFlops& flops, bool multiply_adds) {
   return in_convention(flops.matrix, multiply_adds) + flops.softmax + flops.other;

@@ -54,9 +54,15 @@ double compute_bytes(const AttentionProblem& problem) {
   return problem.dtype == DType::f64 ? 8 : 4;
 }
 
+double heads_per_kv_head(const AttentionProblem& problem) {
+  const std::int64_t share = problem.num_heads / problem.num_kv_heads;
+  return static_cast<double>(share);
+}
+
 double rotation_flops(const AttentionProblem& problem, double per_pair) {
   if (problem.rope == RopePairing::none) return 0;
-  return per_pair * static_cast<double>(effective_rope_dim(problem) / 2);
+  const std::int64_t pairs = effective_rope_dim(problem) / 2;
+  return per_pair * static_cast<double>(pairs);
 }
 
 Result<AttentionCost> attention_cost(const AttentionCostModel& model,

@@ -65,8 +65,10 @@ Result<AttentionCost> attention_cost(const AttentionCostModel& model,
 double compulsory_bytes(const AttentionProblem& problem);
 
 /// What the files of this folder share: bytes of an element of the computation (f32, f64 for f64),
-/// and the operations of turning one row by RoPE with `per_pair` each, 0 without it.
+/// query heads that share a key/value head, and the operations of turning one row by RoPE with
+/// `per_pair` each, 0 without it.
 double compute_bytes(const AttentionProblem& problem);
+double heads_per_kv_head(const AttentionProblem& problem);
 double rotation_flops(const AttentionProblem& problem, double per_pair);
 
 }  // namespace attest

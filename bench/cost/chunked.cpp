@@ -22,7 +22,7 @@ double score_flops(const AttentionProblem& p) {
 /// Queries of a work item, where they look, one block of keys and values.
 double workspace_bytes(const AttentionProblem& p, const SegmentSizes& most) {
   const auto dim = static_cast<double>(p.head_dim), v_dim = static_cast<double>(p.v_head_dim);
-  const double heads = static_cast<double>(p.num_heads / p.num_kv_heads);
+  const double heads = heads_per_kv_head(p);
   return kLook * heads * (most.queries + std::ceil(most.queries / 32)) +
          compute_bytes(p) * (heads * most.queries * dim + kBlock * (dim + v_dim));
 }
@@ -38,7 +38,7 @@ AttentionCost forward(const AttentionProblem& p, const PairCounts& n) {
                      (n.rows + n.tile_keys) * rotation_flops(p, kRotation);
   cost.bytes = compulsory_bytes(p);
   const SegmentSizes most = largest_segment(p);
-  const double rows = most.queries * static_cast<double>(p.num_heads / p.num_kv_heads);
+  const double rows = most.queries * heads_per_kv_head(p);
   cost.extra_bytes = workspace_bytes(p, most) + rows * compute_bytes(p) * (3 + v_dim);
   cost.saved_bytes = static_cast<double>(p.batch * p.num_heads * p.q_len) * compute_bytes(p);
   return cost;
@@ -67,7 +67,7 @@ AttentionCost backward(const AttentionProblem& p, const PairCounts& n) {
                       d_k * n.keys * (dim + rotation_flops(p, kRotation)) + d_v * n.keys * v_dim;
   cost.bytes = compulsory_bytes(p);
   const SegmentSizes most = largest_segment(p);
-  const double rows = most.queries * static_cast<double>(p.num_heads / p.num_kv_heads);
+  const double rows = most.queries * heads_per_kv_head(p);
   const double row_state = p.dtype == DType::f64 ? 40 : 24;
   cost.extra_bytes = workspace_bytes(p, most) + rows * row_state +
                      compute_bytes(p) * (rows + most.keys) * (dim + v_dim);

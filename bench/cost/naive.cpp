@@ -37,7 +37,7 @@ AttentionCost forward(const AttentionProblem& p, const PairCounts& n) {
 
 AttentionCost backward(const AttentionProblem& p, const PairCounts& n) {
   const auto dim = static_cast<double>(p.head_dim), v_dim = static_cast<double>(p.v_head_dim);
-  const auto share = static_cast<double>(p.num_heads / p.num_kv_heads);
+  const auto share = heads_per_kv_head(p);
   const bool d_q = wants_gradient(p, Gradient::q), d_k = wants_gradient(p, Gradient::k),
              d_v = wants_gradient(p, Gradient::v);
   // P, dP and dS of every head; the gradient of the bias forms them once more.

@@ -76,17 +76,17 @@ void calibrate(Timed& timed, const AttentionProblem& problem, const AttentionInp
     timed.repeats = static_cast<std::uint32_t>(
         std::clamp(enough, timed.repeats + 1.0, static_cast<double>(kMostRepeats)));
   }
-  const double sample = seconds * timed.repeats;
-  timed.wanted = std::clamp(static_cast<int>(options.case_seconds / std::max(sample, 1e-6)),
-                            kLeastSamples, std::max(options.samples, kLeastSamples));
+  const double fit = options.case_seconds / std::max(seconds * timed.repeats, 1e-6);
+  timed.wanted = static_cast<int>(
+      std::clamp<double>(fit, kLeastSamples, std::max(options.samples, kLeastSamples)));
 }
 
 void take_sample(Timed& timed, const AttentionProblem& problem, const AttentionInputs& inputs,
                  const BenchOptions& options, double& best_fma) {
+  CallOptions call = call_options(options, timed.repeats);
+  if (options.cold) call.before_call = chill_caches;
   const double before = measure_fma(options.threads);
-  if (options.cold) chill_caches();
-  const Observation seen =
-      observe(*timed.subject->subject, problem, inputs, call_options(options, timed.repeats));
+  const Observation seen = observe(*timed.subject->subject, problem, inputs, call);
   const double after = measure_fma(options.threads);
   if (!seen.ok()) {
     timed.refused = seen.call.accident ? seen.call.accident->sentence : seen.call.message;
@@ -105,8 +105,8 @@ void take_sample(Timed& timed, const AttentionProblem& problem, const AttentionI
 /// same for every kernel, however many operations it does.
 double useful_flops(const AttentionProblem& problem) {
   if (problem.operation == Operation::rope)  // a pair of channels: 4 products, 2 sums
-    return static_cast<double>(problem.batch * problem.num_heads * problem.q_len) * 6 *
-           static_cast<double>(effective_rope_dim(problem) / 2);
+    return static_cast<double>(problem.batch * problem.num_heads * problem.q_len) *
+           rotation_flops(problem, 6);
   const AttentionProblem whole =
       problem.operation == Operation::decode ? forward_of(problem) : problem;
   const auto counts = count_pairs(whole, PairTile{});

@@ -156,6 +156,23 @@ TEST(TimeCase, TimesBackwardAndDecode) {
   }
 }
 
+int chilled = 0;
+
+TEST(TimeCase, TakesTensorsOutOfTheCachesOnceTheyAreLaidOut) {
+  const auto subject = built_in("naive");
+  const AttentionProblem problem = problem_of("attention.forward lq=4 lk=4 d=4");
+  CallOptions options;
+  options.before_call = [] { ++chilled; };
+  EXPECT_TRUE(observe(*subject, problem, make_inputs(problem), options).ok());
+  EXPECT_EQ(chilled, 1);
+  BenchOptions cold = quick();
+  cold.cold = true;
+  double best_fma = 1;
+  const TimedCase timed = time_case({{"naive", subject}}, problem, cold, best_fma);
+  ASSERT_EQ(timed.samples.size(), 5u);
+  for (const BenchSample& sample : timed.samples) EXPECT_EQ(sample.iterations, 1);
+}
+
 /// A strip of rows is the same call: the oracle gives the same numbers as for the whole.
 TEST(SampledOracle, CutsStripsThatMeanTheSame) {
   const auto declaration = parse_declaration("dtype=f32 features=all precision=f32");

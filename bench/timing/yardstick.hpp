@@ -29,7 +29,8 @@ double best_of(int stretches, const Measure& measure) {
   return best;
 }
 
-/// Reads more memory than the caches hold, so that the next call finds none of its tensors there.
+/// Reads twice what the caches hold, at least 64 MiB, so that the next call finds none of its
+/// tensors there.
 void chill_caches();
 
 }  // namespace attest

@@ -49,7 +49,7 @@ struct BenchSample {
   std::string subject, case_line;
   double yardstick = 1;  ///< the slower of the FMA loops before and after, over the run's best (in
                          ///< a journal, before the best is known: FLOP/s)
-  bool dropped = false;                          ///< the yardstick sagged: not to be counted
+  bool dropped = false;  ///< the yardstick sagged: not to be counted
   double flops = 0, bytes = 0, extra_bytes = 0;  ///< of one call; extra: measured, 0 where not
 };
 
