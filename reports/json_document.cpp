@@ -68,23 +68,28 @@ std::string schema_error(const Json& document, const DocumentKind& kind) {
 
 }  // namespace
 
+Result<Json> parse_json(std::string_view text) {
+  Screen screen;
+  if (!Json::sax_parse(text, &screen)) return Error{screen.error};
+  return Json::parse(text, nullptr, false);
+}
+
 Result<Json> parse_document(std::string_view text, const DocumentKind& kind) {
   if (text.size() > kind.max_bytes)
     return Error{
         fmt::format("larger than the {} MiB that a {} may have", kind.max_bytes >> 20, kind.noun)};
-  Screen screen;
-  if (!Json::sax_parse(text, &screen)) return Error{screen.error};
-  Json document = Json::parse(text, nullptr, false);
+  Result<Json> parsed = parse_json(text);
+  if (!parsed) return parsed;
+  Json document = std::move(*parsed);
   if (std::string error = schema_error(document, kind); !error.empty()) return Error{error};
   return document;
 }
 
 std::string schema_of(std::string_view text) {
-  Screen screen;
-  if (!Json::sax_parse(text, &screen)) return "";
-  const Json document = Json::parse(text, nullptr, false);
-  const auto schema = document.is_object() ? document.find("schema") : document.end();
-  return schema != document.end() && schema->is_string() ? schema->get<std::string>() : "";
+  const Result<Json> document = parse_json(text);
+  if (!document || !document->is_object()) return "";
+  const auto schema = document->find("schema");
+  return schema != document->end() && schema->is_string() ? schema->get<std::string>() : "";
 }
 
 Result<std::string> read_document_file(const std::string& path, const DocumentKind& kind) {

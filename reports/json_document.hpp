@@ -18,6 +18,10 @@ struct DocumentKind {
   std::size_t max_bytes;
 };
 
+/// JSON of any kind: refuses what is none, nested deeper than any document of this project, or has
+/// a key twice.
+Result<Json> parse_json(std::string_view text);
+
 /// Refuses, in one line: what is no JSON, too large, nested deeper than any document of this
 /// project or with a key twice; then, what calls itself something else.
 Result<Json> parse_document(std::string_view text, const DocumentKind& kind);

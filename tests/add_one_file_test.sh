@@ -52,6 +52,9 @@ CPP
 # Taking one away is deleting its file: nothing lists them. The others are ten minutes of compiling.
 grep -lE '^ATTEST_(REQUIREMENT|HYPOTHESIS|PLANT|HONEST)\(' properties/*.cpp properties/hypotheses/*.cpp impls/faulty/*.cpp |
   grep -v '/scratch\|/oracle_' | xargs rm
+# Nor commands but those used here, nor implementations but those that the build of the benchmarks asks for.
+grep -l '^ATTEST_COMMAND(' tools/*.cpp | grep -v '/check\|/list' | xargs rm
+grep -l '^ATTEST_PLUGIN(' impls/*.cpp | grep -v '/scratch\|/naive\|/chunked\|/contiguous\|/paged' | xargs rm
 
 # Correctness does not depend on the optimiser; -O0 makes this a test of a minute.
 cmake -S . -B build/scratch -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \

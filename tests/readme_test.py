@@ -26,7 +26,7 @@ def commands(block):
 
 def check_shown(text):
     """What a block shows of `attest cost` is what it prints: no run, no clock has a part in it."""
-    shown = re.findall(r"^```\n\$ attest (cost .*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```\n\$ attest (cost [^\n]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     if not shown:
         sys.exit("README.md shows no cost")
     for arguments, output in shown:
