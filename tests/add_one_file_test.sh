@@ -52,8 +52,11 @@ CPP
 # Taking one away is deleting its file: nothing lists them. The others are ten minutes of compiling.
 grep -lE '^ATTEST_(REQUIREMENT|HYPOTHESIS|PLANT|HONEST)\(' properties/*.cpp properties/hypotheses/*.cpp impls/faulty/*.cpp |
   grep -v '/scratch\|/oracle_' | xargs rm
-# Nor commands but those used here, nor implementations but those that the build of the benchmarks asks for.
-grep -l '^ATTEST_COMMAND(' tools/*.cpp | grep -v '/check\|/list' | xargs rm
+# Nor commands but those used here (probe is a part of check) with what only others need, nor implementations but those
+# that the build of the benchmarks asks for.
+grep -l '^ATTEST_COMMAND(' tools/*.cpp | grep -v '/check\|/list\|/probe' | xargs rm
+rm bench/cost/*.cpp bench/timing/*.cpp bench/compare/*_test.cpp reports/cost_*.cpp reports/bench_*.cpp reports/html_report*.cpp \
+  reports/safetensors*.cpp reports/weights_plot*.cpp
 grep -l '^ATTEST_PLUGIN(' impls/*.cpp | grep -v '/scratch\|/naive\|/chunked\|/contiguous\|/paged' | xargs rm
 
 # Correctness does not depend on the optimiser; -O0 makes this a test of a minute.
