@@ -22,18 +22,22 @@ extern "C" void openblas_set_num_threads(int num_threads);  // NOLINT(*-redundan
 namespace attest {
 namespace {
 
-/// c[m, n] = alpha a[m, k] b[k, n], or with b given as [n, k] and transposed.
-void multiply(bool transposed, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-              const float* a, const float* b, float* c) {
+// OpenBLAS maps 128 MiB for each thread (0.3.21, AVX-512), and a kernel may have 1 GiB.
+constexpr int kMostThreads = 4;
+
+/// c[m, n] = a[m, k] b[k, n], or with b given as [n, k] and transposed. The scale is applied after
+/// it and not by alpha: where alpha is 0 a BLAS reads neither a nor b, and a NaN in them is lost.
+void multiply(bool transposed, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+              const float* b, float* c) {
   cblas_sgemm(CblasRowMajor, CblasNoTrans, transposed ? CblasTrans : CblasNoTrans,
-              static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha, a,
+              static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1, a,
               static_cast<int>(k), b, static_cast<int>(transposed ? k : n), 0, c,
               static_cast<int>(n));
 }
-void multiply(bool transposed, std::int64_t m, std::int64_t n, std::int64_t k, double alpha,
-              const double* a, const double* b, double* c) {
+void multiply(bool transposed, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
+              const double* b, double* c) {
   cblas_dgemm(CblasRowMajor, CblasNoTrans, transposed ? CblasTrans : CblasNoTrans,
-              static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha, a,
+              static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1, a,
               static_cast<int>(k), b, static_cast<int>(transposed ? k : n), 0, c,
               static_cast<int>(n));
 }
@@ -84,14 +88,13 @@ class Blas {
     load(p.q, b, h, 0, s.q_len, s.dim, q_);
     scores_.assign(static_cast<std::size_t>(s.q_len * keys_), C{0});
     if (keys_ > 0 && s.dim > 0)
-      multiply(true, s.q_len, keys_, s.dim, static_cast<C>(p.scale), q_.data(), k_.data(),
-               scores_.data());
+      multiply(true, s.q_len, keys_, s.dim, q_.data(), k_.data(), scores_.data());
     sums_.resize(static_cast<std::size_t>(s.q_len));
     for (std::int64_t i = 0; i < s.q_len; ++i)
       sums_[static_cast<std::size_t>(i)] = softmax(b, h, i);
     out_.assign(static_cast<std::size_t>(s.q_len * s.v_dim), C{0});
     if (keys_ > 0 && s.v_dim > 0)
-      multiply(false, s.q_len, s.v_dim, keys_, C{1}, scores_.data(), v_.data(), out_.data());
+      multiply(false, s.q_len, s.v_dim, keys_, scores_.data(), v_.data(), out_.data());
     for (std::int64_t i = 0; i < s.q_len; ++i) {
       const C sum = sums_[static_cast<std::size_t>(i)];
       Storage* const to = output_row<Storage>(p.o, b, h, i);
@@ -110,6 +113,7 @@ class Blas {
     C* const row = scores_.data() + i * keys_;
     const std::int64_t end = causal_end(i);
     std::fill(row + end, row + keys_, kNone);
+    for (std::int64_t j = 0; j < end; ++j) row[j] *= static_cast<C>(p.scale);
     if (bias)
       for (std::int64_t j = 0; j < end; ++j) row[j] += widen(bias.broadcast(b, h, i, first_ + j));
     if (mask)
@@ -142,7 +146,7 @@ class BlasKernel : public Kernel {
                 {Use::gqa, Use::v_head_dim, Use::causal, Use::align_top_left,
                  Use::align_bottom_right, Use::lengths_k, Use::mask, Use::bias, Use::lse});
     const Sizes sizes = read_sizes(problem);
-    openblas_set_num_threads(context.num_threads);
+    openblas_set_num_threads(std::min(context.num_threads, kMostThreads));
     with_storage(sizes.dtype, [&](auto storage) { Blas<decltype(storage)>(problem, sizes).run(); });
   }
 };
