@@ -136,9 +136,11 @@ std::string weights_svg(const std::vector<WeightsPanel>& panels, const WeightsLa
       "font-family=\"sans-serif\" font-size=\"10\" shape-rendering=\"crispEdges\">\n"
       "<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#fff\"/>\n",
       width, height);
-  for (int n = 0; n < count; ++n)
-    text += panel_svg(panels[static_cast<std::size_t>(n)], labels, largest,
-                      left + n % columns * step_x, top + n / columns * step_y);
+  for (int n = 0; n < count; ++n) {
+    const int column = n % columns, row = n / columns;
+    text += panel_svg(panels[static_cast<std::size_t>(n)], labels, largest, left + column * step_x,
+                      top + row * step_y);
+  }
   return text + scale_svg(largest, columns * step_x + 20, top) + "</svg>\n";
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -18,8 +19,6 @@
 #include "reports/text.hpp"
 #include "reports/weights_plot.hpp"
 #include "tools/command.hpp"
-
-extern char** environ;
 
 namespace attest {
 
@@ -70,7 +69,9 @@ Dense<double> as_tensor(const NamedArray& array, DType dtype) {
 /// Layers of "layers.N.q" and "layers.N.k", each [heads, tokens, channels]; or "q" and "k" alone.
 std::vector<Layer> layers_of(const Safetensors& file, const std::string& path, bool causal) {
   std::vector<Layer> layers;
-  for (const auto& [name, q] : file.tensors) {
+  for (const auto& tensor : file.tensors) {
+    const std::string& name = tensor.first;
+    const NamedArray& q = tensor.second;
     const bool only = name == "q";
     if (!only && (name.rfind("layers.", 0) != 0 || name.size() < 10 ||
                   name.compare(name.size() - 2, 2, ".q") != 0))
