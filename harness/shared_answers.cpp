@@ -111,28 +111,28 @@ std::shared_ptr<const AttentionInputs> SharedAnswers::inputs(const AttentionProb
   return entry->inputs;
 }
 
-std::shared_ptr<const Expected> SharedAnswers::expected(const AttentionProblem& problem,
-                                                        const PrecisionProfile& profile) {
-  const std::shared_ptr<Entry> entry = find({line_of(problem), profile});
+template <class Compute>
+std::shared_ptr<const Expected> SharedAnswers::answer(Key key, const Compute& compute) {
+  const std::shared_ptr<Entry> entry = find(std::move(key));
   const std::lock_guard lock(entry->mutex);
   if (!entry->expected) {
-    entry->expected = std::make_shared<const Expected>(expect(problem, *inputs(problem), profile));
+    entry->expected = std::make_shared<const Expected>(compute());
     keep(entry, bytes_of(*entry->expected));
   }
   return entry->expected;
 }
 
 std::shared_ptr<const Expected> SharedAnswers::expected(const AttentionProblem& problem,
+                                                        const PrecisionProfile& profile) {
+  return answer({line_of(problem), profile},
+                [&] { return expect(problem, *inputs(problem), profile); });
+}
+
+std::shared_ptr<const Expected> SharedAnswers::expected(const AttentionProblem& problem,
                                                         const AttentionInputs& inputs,
                                                         const PrecisionProfile& profile) {
-  const std::shared_ptr<Entry> entry =
-      find({fmt::format("{} {:016x}", line_of(problem), hash_of(inputs)), profile});
-  const std::lock_guard lock(entry->mutex);
-  if (!entry->expected) {
-    entry->expected = std::make_shared<const Expected>(expect(problem, inputs, profile));
-    keep(entry, bytes_of(*entry->expected));
-  }
-  return entry->expected;
+  return answer({fmt::format("{} {:016x}", line_of(problem), hash_of(inputs)), profile},
+                [&] { return expect(problem, inputs, profile); });
 }
 
 bool SharedAnswers::claim_audit(const AttentionProblem& problem, const PrecisionProfile& profile) {

@@ -62,6 +62,8 @@ class SharedAnswers {
   using Order = std::list<std::shared_ptr<Entry>>;
 
   std::shared_ptr<Entry> find(Key key);
+  template <class Compute>
+  std::shared_ptr<const Expected> answer(Key key, const Compute& compute);
   void keep(const std::shared_ptr<Entry>& entry, std::size_t bytes);
 
   const std::size_t most_bytes_;

@@ -5,6 +5,7 @@
 
 #include "reports/atomic_file.hpp"
 #include "reports/python_test.hpp"
+#include "reports/text_search_test.hpp"
 
 namespace attest {
 namespace {
@@ -34,12 +35,6 @@ BenchRecord sample() {
   return record;
 }
 
-std::string with(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 TEST(BenchFiles, ReadBackAsTheyWereWritten) {
   for (const BenchRecord& record : {sample(), BenchRecord{}}) {
     const auto again = read_bench(bench_json(record));
@@ -50,15 +45,15 @@ TEST(BenchFiles, ReadBackAsTheyWereWritten) {
 
 TEST(BenchFiles, AreRefusedInOneLineThatNamesThePlace) {
   const std::string good = bench_json(sample());
-  EXPECT_EQ(read_bench(with(good, "bench/1", "bench/9")).error(),
+  EXPECT_EQ(read_bench(replaced(good, "bench/1", "bench/9")).error(),
             "schema 'attest.bench/9' is not the one read here, attest.bench/1");
-  EXPECT_EQ(read_bench(with(good, "2000000.0", "0")).error(),
+  EXPECT_EQ(read_bench(replaced(good, "2000000.0", "0")).error(),
             "bench.benchmarks[0].real_time: must be above 0");
-  EXPECT_EQ(read_bench(with(good, "2000000.0", "\"nan\"")).error(),
+  EXPECT_EQ(read_bench(replaced(good, "2000000.0", "\"nan\"")).error(),
             "bench.benchmarks[0].real_time: must be above 0");
-  EXPECT_EQ(read_bench(with(good, "\"iteration\"", "\"aggregate\"")).error(),
+  EXPECT_EQ(read_bench(replaced(good, "\"iteration\"", "\"aggregate\"")).error(),
             "bench.benchmarks[0]: run_type 'aggregate' is none of the known ones");
-  EXPECT_EQ(read_bench(with(good, "\"same\"", "\"equal\"")).error(),
+  EXPECT_EQ(read_bench(replaced(good, "\"same\"", "\"equal\"")).error(),
             "bench.null_comparison.verdict: 'equal' is none of the known ones");
   EXPECT_FALSE(read_bench(good.substr(0, good.size() / 2)));
 }

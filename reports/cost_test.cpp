@@ -8,6 +8,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/python_test.hpp"
 #include "reports/text.hpp"
+#include "reports/text_search_test.hpp"
 
 namespace attest {
 namespace {
@@ -41,12 +42,6 @@ CostRecord tiny_cost() {
   return record;
 }
 
-std::string with(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 TEST(CostFiles, ReadBackAsTheyWereWritten) {
   const auto model = read_model(model_json(tiny_model()));
   ASSERT_TRUE(model) << model.error();
@@ -59,21 +54,23 @@ TEST(CostFiles, ReadBackAsTheyWereWritten) {
 TEST(CostFiles, AreRefusedInOneLineThatNamesThePlace) {
   const std::string good = model_json(tiny_model());
   const std::pair<std::string, std::string> cases[] = {
-      {with(good, "attest.model/1", "attest.model/2"),
+      {replaced(good, "attest.model/1", "attest.model/2"),
        "schema 'attest.model/2' is not the one read here, attest.model/1"},
-      {with(good, "\"schema\"", "\"scheme\""), "not a model of attest: no \"schema\""},
-      {with(good, "\"hidden\": 8,", ""), "model: has no \"hidden\""},
-      {with(good, "\"hidden\": 8", "\"hidden\": -8"),
+      {replaced(good, "\"schema\"", "\"scheme\""), "not a model of attest: no \"schema\""},
+      {replaced(good, "\"hidden\": 8,", ""), "model: has no \"hidden\""},
+      {replaced(good, "\"hidden\": 8", "\"hidden\": -8"),
        "model.hidden: must be a whole number, not negative"},
-      {with(good, "\"hidden\": 8", "\"hidden\": 0"), "model.hidden: 0 is outside 1 to 10000000"},
-      {with(good, "\"kv_heads\": 2", "\"kv_heads\": 3"),
+      {replaced(good, "\"hidden\": 8", "\"hidden\": 0"),
+       "model.hidden: 0 is outside 1 to 10000000"},
+      {replaced(good, "\"kv_heads\": 2", "\"kv_heads\": 3"),
        "model.kv_heads: 4 heads are no multiple of 3"},
-      {with(good, "swiglu", "mish"), "model: activation 'mish' is none of the known ones"},
-      {with(good, "[4, 0]", "[]"), "model.windows: one for each layer in turn, at least one"},
-      {with(good, "\"head_dim\": 2", "\"head_dim\": 3"),
+      {replaced(good, "swiglu", "mish"), "model: activation 'mish' is none of the known ones"},
+      {replaced(good, "[4, 0]", "[]"), "model.windows: one for each layer in turn, at least one"},
+      {replaced(good, "\"head_dim\": 2", "\"head_dim\": 3"),
        "model.head_dim: odd, but RoPE turns pairs"},
-      {with(good, "\"softcap\": 0.0", "\"softcap\": \"nan\""), "model.softcap: must be 0 or more"},
-      {with(good, "\"name\"", "\"ffn\": 1, \"name\""), "key 'ffn' stands twice in one object"},
+      {replaced(good, "\"softcap\": 0.0", "\"softcap\": \"nan\""),
+       "model.softcap: must be 0 or more"},
+      {replaced(good, "\"name\"", "\"ffn\": 1, \"name\""), "key 'ffn' stands twice in one object"},
       {good.substr(0, 40), "not JSON, or cut short"},
       {std::string(2 << 20, ' '), "larger than the 1 MiB that a model may have"}};
   for (const auto& [text, error] : cases) {
@@ -81,7 +78,7 @@ TEST(CostFiles, AreRefusedInOneLineThatNamesThePlace) {
     ASSERT_FALSE(model) << text;
     EXPECT_EQ(model.error().substr(0, error.size()), error);
   }
-  EXPECT_EQ(read_cost(with(cost_json(tiny_cost()), "prefill", "prefiII")).error(),
+  EXPECT_EQ(read_cost(replaced(cost_json(tiny_cost()), "prefill", "prefiII")).error(),
             "cost: phase 'prefiII' is none of the known ones");
   EXPECT_EQ(read_machine_file("/nowhere/a.json").error(),
             "/nowhere/a.json: No such file or directory");

@@ -9,16 +9,10 @@
 #include "reports/format.hpp"
 #include "reports/python_test.hpp"
 #include "reports/sample_records_test.hpp"
+#include "reports/text_search_test.hpp"
 
 namespace attest {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& word) {
-  std::size_t seen = 0;
-  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size())
-    ++seen;
-  return seen;
-}
 
 /// Whatever a kernel says stays text: two scripts, one style, and what the page itself has.
 TEST(HtmlReport, LetsNoForeignTextOutOfItsPlace) {

@@ -8,17 +8,12 @@
 
 #include "reports/format.hpp"
 #include "reports/sample_records_test.hpp"
+#include "reports/text_search_test.hpp"
 
 namespace attest {
 namespace {
 
 std::string json_of(const Record& record) { return find_report_format("json")->write(record); }
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return at == text.npos ? text : text.replace(at, from.size(), to);
-}
 
 /// The error for the failing sample with one change.
 std::string error_after(const std::string& from, const std::string& to) {

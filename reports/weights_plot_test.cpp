@@ -7,16 +7,10 @@
 
 #include "reports/atomic_file.hpp"
 #include "reports/python_test.hpp"
+#include "reports/text_search_test.hpp"
 
 namespace attest {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& word) {
-  std::size_t seen = 0;
-  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size())
-    ++seen;
-  return seen;
-}
 
 std::vector<WeightsPanel> two_panels() {
   return {{"layer 0, head 0", 2, 2, {1, 0, 0.5, 0.5}},

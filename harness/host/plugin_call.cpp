@@ -16,19 +16,15 @@ constexpr std::uint64_t kWorkspaceAlignment = 256;
 // Around the workspace; what lies farther off is guarded by the end that it stands against.
 constexpr std::uint64_t kWorkspaceMargin = kPageBytes;
 
-std::uint64_t process_cpu_ns() {
+std::uint64_t clock_ns(clockid_t clock) {
   timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1000000000u +
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-std::uint64_t monotonic_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000u +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
+std::uint64_t process_cpu_ns() { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
+std::uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
 
 bool fail(LoadReply& reply, LoadProblem problem, std::int64_t number, const char* text) {
   reply.problem = problem;

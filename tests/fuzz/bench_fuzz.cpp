@@ -3,25 +3,11 @@
 // alone and beside others; and the same of a line of a journal.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "reports/bench.hpp"
 #include "reports/html_report.hpp"
-#include "reports/text.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-template <class T>
-void require_refusal(const attest::Result<T>& result) {
-  require(!result.error().empty() && attest::plain(result.error()) == result.error());
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
@@ -30,10 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (line)
     require(bench_line(*read_bench_line(bench_line(*line))) == bench_line(*line));
   else
-    require_refusal(line);
+    require_plain_refusal(line);
   const auto record = read_bench(text);
   if (!record) {
-    require_refusal(record);
+    require_plain_refusal(record);
     return 0;
   }
   require(bench_json(*read_bench(bench_json(*record))) == bench_json(*record));

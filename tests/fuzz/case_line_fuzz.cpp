@@ -2,28 +2,20 @@
 // Any bytes: either one line of refusal, or a problem that prints and reads back as itself.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "attest/case_line.hpp"
 #include "attest/declaration.hpp"
 #include "attest/text.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto problem = parse_case(text);
   if (!problem) {
-    require(!problem.error().empty() && !unprintable_column(problem.error()));
+    require_refusal(problem);
     return 0;
   }
   require(!problem_error(*problem));

@@ -3,24 +3,10 @@
 // be shown.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "reports/cost.hpp"
-#include "reports/text.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-template <class T>
-void require_refusal(const attest::Result<T>& result) {
-  require(!result.error().empty() && attest::plain(result.error()) == result.error());
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
@@ -29,10 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (model)
     require(model_json(*read_model(model_json(*model))) == model_json(*model));
   else
-    require_refusal(model);
+    require_plain_refusal(model);
   const auto cost = read_cost(text);
   if (!cost) {
-    require_refusal(cost);
+    require_plain_refusal(cost);
     return 0;
   }
   require(cost_json(*read_cost(cost_json(*cost))) == cost_json(*cost));

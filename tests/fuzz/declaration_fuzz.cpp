@@ -2,27 +2,19 @@
 // Any bytes: either one line of refusal, or a declaration that prints and reads back as itself.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "attest/declaration.hpp"
 #include "attest/text.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto declaration = parse_declaration(text);
   if (!declaration) {
-    require(!declaration.error().empty() && !unprintable_column(declaration.error()));
+    require_refusal(declaration);
     return 0;
   }
   not_declared(*declaration, AttentionProblem{});

@@ -3,21 +3,12 @@
 // answer on a run that has nothing.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "attest/text.hpp"
 #include "harness/demands.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
@@ -25,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<std::string> known{"MASK-NOLEAK", "ORACLE-O", "A"};
   const auto demands = parse_demands(text, known);
   if (!demands) {
-    require(!demands.error().empty() && !unprintable_column(demands.error()));
+    require_refusal(demands);
     return 0;
   }
   require(!demands->empty());

@@ -4,19 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "attest/text.hpp"
 #include "harness/expectations.hpp"
+#include "tests/fuzz/require.hpp"
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// matches[t]: pattern[0, p) matches text[0, t), for one p after the other.
 bool matches_by_table(std::string_view pattern, std::string_view text) {
@@ -41,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::vector<std::string> known{"MASK-NOLEAK", "AGREE-O", "A"};
   const auto entries = parse_expectations(text, known);
   if (!entries) {
-    require(!entries.error().empty() && !unprintable_column(entries.error()));
+    require_refusal(entries);
   } else {
     for (const Expectation& entry : *entries) {
       const auto alone = parse_expectations(entry.line, known);

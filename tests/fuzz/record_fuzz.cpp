@@ -3,29 +3,20 @@
 // back as itself.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "reports/format.hpp"
 #include "reports/reader.hpp"
 #include "reports/terminal.hpp"
-#include "reports/text.hpp"
 #include "reports/verdict_table.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
   const auto record = read_record({reinterpret_cast<const char*>(data), size});
   if (!record) {
-    require(!record.error().empty() && plain(record.error()) == record.error());
+    require_plain_refusal(record);
     return 0;
   }
   for (const ReportFormat& format : report_formats()) require(!format.write(*record).empty());

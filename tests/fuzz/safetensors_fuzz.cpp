@@ -2,24 +2,15 @@
 // Any bytes: either one line of refusal, or tensors whose values are as many as their shapes say.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
 #include "reports/safetensors.hpp"
-#include "reports/text.hpp"
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
   const auto file = read_safetensors({reinterpret_cast<const char*>(data), size});
   if (!file) {
-    require(!file.error().empty() && plain(file.error()) == file.error());
+    require_plain_refusal(file);
     return 0;
   }
   for (const auto& [name, array] : file->tensors) {
