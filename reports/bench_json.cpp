@@ -36,11 +36,7 @@ Result<BenchRecord> read_bench(std::string_view text) {
 }
 
 Result<BenchRecord> read_bench_file(const std::string& path) {
-  const Result<std::string> text = json::read_document_file(path, kKind);
-  if (!text) return Error{text.error()};
-  Result<BenchRecord> record = read_bench(*text);
-  if (!record) return Error{plain(path) + ": " + record.error()};
-  return record;
+  return json::read_file_with(read_bench, path, kKind);
 }
 
 std::string bench_json(const BenchRecord& record) {

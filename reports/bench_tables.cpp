@@ -15,28 +15,6 @@ namespace {
 /// "+10.2 %"
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-/// The samples of one kernel on one case.
-struct Series {
-  const BenchSample* sample;    ///< one of them
-  std::vector<double> seconds;  ///< at full speed, of those that count
-  std::int64_t dropped = 0;
-};
-
-std::vector<Series> series_of(const BenchRecord& record) {
-  std::vector<Series> all;
-  for (const BenchSample& sample : record.benchmarks) {
-    auto known = std::find_if(all.begin(), all.end(), [&](const Series& series) {
-      return series.sample->name == sample.name;
-    });
-    if (known == all.end()) known = all.insert(all.end(), {&sample, {}, 0});
-    if (sample.dropped)
-      ++known->dropped;
-    else
-      known->seconds.push_back(sample.real_time * 1e-9 * sample.yardstick);
-  }
-  return all;
-}
-
 std::string p_text(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
 }  // namespace
@@ -99,7 +77,7 @@ Table bench_table(const BenchRecord& record) {
               {}};
   std::string last_case;
   double first = 0;
-  for (const Series& series : series_of(record)) {
+  for (const BenchSeries& series : series_of(record)) {
     const BenchSample& one = *series.sample;
     const bool new_case = one.case_line != last_case;
     std::vector<double> times = series.seconds;

@@ -78,19 +78,14 @@ Result<ModelShape> read_model(std::string_view text) {
 }
 
 Result<ModelShape> read_model_file(const std::string& path) {
-  return checked(json::read_document_file_as<ModelShape>(path, kModel),
-                 [&](const ModelShape& model) {
-                   const std::string error = model_error(model);
-                   return error.empty() ? error : plain(path) + ": " + error;
-                 });
+  return json::read_file_with(read_model, path, kModel);
 }
 
 Result<MachineShape> read_machine_file(const std::string& path) {
-  return checked(json::read_document_file_as<MachineShape>(path, kMachine),
-                 [&](const MachineShape& machine) {
-                   const std::string error = machine_error(machine);
-                   return error.empty() ? error : plain(path) + ": " + error;
-                 });
+  const auto read = [](std::string_view text) {
+    return checked(json::read_document<MachineShape>(text, kMachine), machine_error);
+  };
+  return json::read_file_with(read, path, kMachine);
 }
 
 Result<CostRecord> read_cost(std::string_view text) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attest/dtype.hpp"
 #include "reports/cost.hpp"
 #include "reports/text.hpp"
 
@@ -13,6 +14,11 @@ namespace {
 
 std::string bytes_of(double bytes) {
   return bytes < 9e18 ? bytes_text(static_cast<std::int64_t>(bytes)) : si_text(bytes) + "B";
+}
+
+/// Of parameters and activations; a record's dtype may be anything.
+double element_bytes(const CostRecord& record) {
+  return static_cast<double>(size_of(parse_dtype(record.dtype).value_or(DType::bf16)));
 }
 
 /// What a person means by FLOPs: in teaching texts a multiply-add is one.
@@ -40,9 +46,7 @@ std::string sentence(const CostRecord& record) {
           : fmt::format("{} x {} tokens", record.batch, grouped(record.seq));
   return fmt::format("{}, {} of {} in {}: {} parameters ({})", plain(record.model), record.phase,
                      what, record.dtype, si_text(own.parameters),
-                     bytes_of(own.parameters * (record.dtype == "f64"   ? 8
-                                                : record.dtype == "f32" ? 4
-                                                                        : 2)));
+                     bytes_of(own.parameters * element_bytes(record)));
 }
 
 Table flops_table(const CostRecord& record, bool multiply_adds) {
@@ -146,7 +150,7 @@ Table cache_table(const CostRecord& record) {
 /// What a device holds in a training step: AdamW on f32 moments and an f32 copy of the parameters.
 Table training_table(const CostRecord& record) {
   const CostVariant& own = record.variants.front();
-  const double element = record.dtype == "f64" ? 8 : record.dtype == "f32" ? 4 : 2;
+  const double element = element_bytes(record);
   double activations = 0;
   for (const CostPart& part : own.parts) activations += part.saved_bytes;
   Table table{"Memory of a training step, nothing recomputed or sharded",

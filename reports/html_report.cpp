@@ -74,19 +74,15 @@ std::string page_title(const ReportDocuments& documents) {
   return "Attest report";
 }
 
-struct BadgeLook {
-  const char* word;
-  const char* colour;
-};
-
-BadgeLook badge_look(SuiteVerdict verdict) {
+/// White on it can be read.
+const char* badge_colour(SuiteVerdict verdict) {
   switch (verdict) {
-    case SuiteVerdict::conformant: return {"conformant", "#00664b"};
-    case SuiteVerdict::not_conformant: return {"not conformant", "#a3320b"};
-    case SuiteVerdict::too_little_tested: return {"too little tested", "#7a5b00"};
-    case SuiteVerdict::incomplete: return {"incomplete", "#7a5b00"};
+    case SuiteVerdict::conformant: return "#00664b";
+    case SuiteVerdict::not_conformant: return "#a3320b";
+    case SuiteVerdict::too_little_tested:
+    case SuiteVerdict::incomplete: return "#7a5b00";
   }
-  return {"?", "#555"};
+  return "#555";
 }
 
 }  // namespace
@@ -127,8 +123,8 @@ std::string html_report(const ReportDocuments& documents) {
 }
 
 std::string badge_svg(const Record& record) {
-  const BadgeLook look = badge_look(record.verdict);
-  const std::string word = look.word;
+  std::string word(name(record.verdict));
+  std::replace(word.begin(), word.end(), '_', ' ');
   const std::size_t left = 46, right = 14 + 7 * word.size(), width = left + right;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"20\" role=\"img\" "
@@ -138,7 +134,7 @@ std::string badge_svg(const Record& record) {
       "<g fill=\"#fff\" text-anchor=\"middle\" font-family=\"Verdana,sans-serif\" "
       "font-size=\"11\">\n<text x=\"{6}\" y=\"14\">attest</text>\n"
       "<text x=\"{7}\" y=\"14\">{1}</text>\n</g>\n</svg>\n",
-      width, word, left, right, look.colour,
+      width, word, left, right, badge_colour(record.verdict),
       xml_escape(subject_name(record) + ", suite " + plain(record.suite)), left / 2,
       left + right / 2);
 }

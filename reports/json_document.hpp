@@ -32,7 +32,18 @@ std::string schema_of(std::string_view text);
 /// The file, whole; the error starts with its path.
 Result<std::string> read_document_file(const std::string& path, const DocumentKind& kind);
 
-/// A struct with fields() from a file. The error starts with the path and names the place.
+/// The file, read by `read`, which takes a text; the error starts with the path.
+template <class Read>
+auto read_file_with(const Read& read, const std::string& path, const DocumentKind& kind)
+    -> decltype(read(std::string_view{})) {
+  const Result<std::string> text = read_document_file(path, kind);
+  if (!text) return Error{text.error()};
+  auto value = read(std::string_view(*text));
+  if (!value) return Error{plain(path) + ": " + value.error()};
+  return value;
+}
+
+/// A struct with fields(). The error names the place.
 template <class T>
 Result<T> read_document(std::string_view text, const DocumentKind& kind) {
   const Result<Json> document = parse_document(text, kind);
@@ -42,15 +53,6 @@ Result<T> read_document(std::string_view text, const DocumentKind& kind) {
   // Of a record the places are known by themselves.
   read(Place{*document, kind.noun == "record" ? "" : std::string(kind.noun), error}, value);
   if (!error.empty()) return Error{error};
-  return value;
-}
-
-template <class T>
-Result<T> read_document_file_as(const std::string& path, const DocumentKind& kind) {
-  const Result<std::string> text = read_document_file(path, kind);
-  if (!text) return Error{text.error()};
-  Result<T> value = read_document<T>(*text, kind);
-  if (!value) return Error{plain(path) + ": " + value.error()};
   return value;
 }
 

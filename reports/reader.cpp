@@ -35,11 +35,7 @@ Result<Record> read_record(std::string_view text) {
 }
 
 Result<Record> read_record_file(const std::string& path) {
-  const Result<std::string> text = json::read_document_file(path, kKind);
-  if (!text) return Error{text.error()};
-  Result<Record> record = read_record(*text);
-  if (!record) return Error{fmt::format("{}: {}", plain(path), record.error())};
-  return record;
+  return json::read_file_with(read_record, path, kKind);
 }
 
 }  // namespace attest

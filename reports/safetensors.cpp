@@ -131,12 +131,11 @@ Result<Safetensors> read_safetensors(std::string_view bytes) {
 }
 
 Result<Safetensors> read_safetensors_file(const std::string& path) {
-  const Result<std::string> bytes = json::read_document_file(path, {"", "file", kMaxFile});
-  if (!bytes) return Error{bytes.error()};
-  if (bytes->size() > kMaxFile) return Error{plain(path) + ": larger than 1 GiB"};
-  Result<Safetensors> file = read_safetensors(*bytes);
-  if (!file) return Error{plain(path) + ": " + file.error()};
-  return file;
+  const auto read = [](std::string_view bytes) -> Result<Safetensors> {
+    if (bytes.size() > kMaxFile) return Error{"larger than 1 GiB"};
+    return read_safetensors(bytes);
+  };
+  return json::read_file_with(read, path, {"", "file", kMaxFile});
 }
 
 }  // namespace attest

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "attest/case_line.hpp"
+#include "attest/text.hpp"
 #include "harness/unit.hpp"
 
 namespace attest {
@@ -45,6 +46,13 @@ std::uint64_t read_unsigned(const Arguments& arguments, const std::string& optio
     throw CommandError(option + " wants a whole number from " + std::to_string(least) + " to " +
                        std::to_string(most) + ", got '" + text + "'");
   return value;
+}
+
+std::vector<std::string> read_list(const std::string& text) {
+  std::vector<std::string> words;
+  for (const std::string_view word : split(text, ','))
+    if (!word.empty()) words.emplace_back(word);
+  return words;
 }
 
 Shard read_shard(const std::string& text) {

@@ -40,6 +40,8 @@ struct Arguments {
 /// A whole number in [least, most]; the error names the option.
 std::uint64_t read_unsigned(const Arguments& arguments, const std::string& option,
                             std::uint64_t otherwise, std::uint64_t least, std::uint64_t most);
+/// "a,b,c": what stands between the commas, but for nothing.
+std::vector<std::string> read_list(const std::string& text);
 /// "i/n" with 1 <= i <= n.
 Shard read_shard(const std::string& text);
 /// Seconds from "60", "1.5s", "10m" or "2h".

@@ -13,10 +13,10 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 #include "attest/case_line.hpp"
 #include "attest/names.hpp"
+#include "attest/text.hpp"
 #include "bench/compare/compare.hpp"
 #include "bench/timing/time_cases.hpp"
 #include "bench/timing/yardstick.hpp"
@@ -33,31 +33,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, ',');)
-    if (!word.empty()) words.push_back(word);
-  return words;
-}
-
 std::int64_t read_size(const std::string& option, const std::string& word) {
-  constexpr std::int64_t kMost = 16'777'216;
-  std::int64_t value = 0;
-  for (const char c : word) {
-    if (c < '0' || c > '9' || value > kMost) value = kMost + 1;
-    if (value <= kMost) value = 10 * value + (c - '0');
-  }
-  if (word.empty() || value < 1 || value > kMost)
+  constexpr std::uint64_t kMost = 16'777'216;
+  const auto value = read_unsigned(word);
+  if (!value || *value < 1 || *value > kMost)
     throw CommandError(option + ": '" + plain(word) + "' is no number from 1 to 16777216");
-  return value;
+  return static_cast<std::int64_t>(*value);
 }
 
 /// "256,512" or "256..4096", which doubles.
 std::vector<std::int64_t> read_sizes(const Arguments& arguments, const std::string& option,
                                      const std::string& otherwise) {
   std::vector<std::int64_t> sizes;
-  for (const std::string& word : words_of(arguments.value(option, otherwise))) {
+  for (const std::string& word : read_list(arguments.value(option, otherwise))) {
     const std::size_t dots = word.find("..");
     if (dots == std::string::npos) {
       sizes.push_back(read_size(option, word));
@@ -107,9 +95,9 @@ AttentionProblem problem_of(const std::string& operation, const std::string& dty
 std::vector<AttentionProblem> swept(const Arguments& arguments) {
   std::vector<AttentionProblem> problems;
   const auto batch = static_cast<std::int64_t>(read_unsigned(arguments, "--batch", 1, 1, 65536));
-  for (const std::string& operation : words_of(arguments.value("--op", "forward")))
-    for (const std::string& dtype : words_of(arguments.value("--dtype", "f32")))
-      for (const std::string& mask : words_of(arguments.value("--mask", "causal")))
+  for (const std::string& operation : read_list(arguments.value("--op", "forward")))
+    for (const std::string& dtype : read_list(arguments.value("--dtype", "f32")))
+      for (const std::string& mask : read_list(arguments.value("--mask", "causal")))
         for (const std::int64_t head_dim : read_sizes(arguments, "--head-dim", "64"))
           for (const std::int64_t heads : read_sizes(arguments, "--heads", "4")) {
             const std::string same = std::to_string(heads);
@@ -320,9 +308,7 @@ ExitCode run(const Arguments& arguments) {
         kept.journal ? "interrupted; the same command with --resume goes on" : "interrupted",
         ExitCode::suite_failed);
   fmt::print("{}", bench_screen(record));
-  if (!path.empty())
-    if (const auto failed = write_file(path, bench_json(record)))
-      throw CommandError(*failed, ExitCode::suite_failed);
+  write_output(path, bench_json(record));
   return record.refused.empty() ? ExitCode::conformant : ExitCode::failed;
 }
 

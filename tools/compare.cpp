@@ -5,51 +5,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <set>
+#include <map>
 
+#include "attest/text.hpp"
 #include "bench/compare/statistics.hpp"
-#include "reports/atomic_file.hpp"
 #include "reports/bench.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
 namespace {
 
-/// "5", "5%" or "0.5 %": at least 0, at most 100.
+/// "5" or "0.5%": above 0, at most 100.
 double read_percent(const Arguments& arguments) {
   const std::string text = arguments.value("--threshold", "5");
-  char* end = nullptr;
-  const double percent = std::strtod(text.c_str(), &end);
-  const std::string rest(end);
-  if (end == text.c_str() || (!rest.empty() && rest != "%") || !(percent > 0 && percent <= 100))
+  const bool has_sign = !text.empty() && text.back() == '%';
+  const auto percent = read_number(std::string_view(text).substr(0, text.size() - has_sign));
+  if (!percent || !(*percent > 0 && *percent <= 100))
     throw CommandError("--threshold: '" + plain(text) + "' is no percentage above 0 and up to 100");
-  return percent / 100;
+  return *percent / 100;
 }
 
-/// Every name of every record once, in their order.
-std::vector<std::string> all_names(const std::vector<BenchRecord>& runs) {
-  std::vector<std::string> names;
-  std::set<std::string> known;
-  for (const BenchRecord& run : runs)
-    for (const std::string& name : names_of(run))
-      if (known.insert(name).second) names.push_back(name);
-  return names;
-}
-
+/// Every name of every record once, in their order, with its median in each.
 Table table_of(const std::vector<BenchRecord>& runs, const std::vector<std::string>& paths) {
-  const std::vector<std::string> names = all_names(runs);
-  std::vector<std::vector<double>> medians;
-  for (const std::string& name : names) {
-    medians.emplace_back();
-    for (const BenchRecord& run : runs) {
-      const std::vector<double> seconds = seconds_of(run, name);
-      medians.back().push_back(seconds.empty() ? 0 : median(seconds));
+  std::vector<std::string> names;
+  std::map<std::string, std::size_t> places;
+  std::vector<std::vector<double>> medians;  // 0: no time
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    for (const BenchSeries& series : series_of(runs[run])) {
+      const auto [place, is_new] = places.emplace(series.sample->name, names.size());
+      if (is_new) {
+        names.push_back(series.sample->name);
+        medians.emplace_back(runs.size(), 0);
+      }
+      if (!series.seconds.empty()) medians[place->second][run] = median(series.seconds);
     }
-  }
   return runs_table(paths, names, medians);
 }
 
@@ -88,9 +80,7 @@ ExitCode run(const Arguments& arguments) {
       code = ExitCode::failed;
   }
   fmt::print("{}{}", terminal_table(table), summary);
-  if (const std::string path = arguments.value("--markdown"); !path.empty())
-    if (const auto failed = write_file(path, markdown_table(table) + '\n' + summary))
-      throw CommandError(*failed, ExitCode::suite_failed);
+  write_output(arguments.value("--markdown"), markdown_table(table) + '\n' + summary);
   return code;
 }
 

@@ -4,39 +4,33 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <sstream>
-
 #include "attest/case_line.hpp"
 #include "bench/cost/model_cost.hpp"
 #include "bench/timing/yardstick.hpp"
 #include "harness/machine_info.hpp"
-#include "reports/atomic_file.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
 #include "tools/data_files.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
 namespace {
 
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, ',');)
-    if (!word.empty()) words.push_back(word);
-  return words;
+std::vector<std::string> names_of_ways() {
+  std::vector<std::string> names;
+  for (const AttentionCostModel& way : attention_cost_models()) names.push_back(way.name);
+  return names;
 }
 
 std::vector<const AttentionCostModel*> read_ways(const Arguments& arguments) {
-  std::vector<std::string> names;
-  for (const AttentionCostModel& way : attention_cost_models()) names.push_back(way.name);
   std::vector<const AttentionCostModel*> ways;
-  for (const std::string& word : split_at_commas(arguments.value("--impl", "flash"))) {
+  for (const std::string& word : read_list(arguments.value("--impl", "flash"))) {
     const AttentionCostModel* way = find_attention_cost_model(word);
     if (!way)
-      throw CommandError("--impl: no formula for '" + plain(word) + "'" + suggestion(word, names) +
-                         "; there are " + join(names, ", "));
+      throw CommandError("--impl: no formula for '" + plain(word) + "'" +
+                         suggestion(word, names_of_ways()) + "; there are " +
+                         join(names_of_ways(), ", "));
     ways.push_back(way);
   }
   if (ways.empty()) throw CommandError("--impl names no way of computing attention");
@@ -85,7 +79,7 @@ CostQuery read_query(const Arguments& arguments) {
   query.cache = *cache_type;
   query.batch = static_cast<std::int64_t>(read_unsigned(arguments, "--batch", 1, 1, 1'000'000));
   query.seq = static_cast<std::int64_t>(read_unsigned(arguments, "--seq", 8192, 1, 16'777'216));
-  query.heads = split_at_commas(arguments.value("--compare"));
+  query.heads = read_list(arguments.value("--compare"));
   for (const std::string& word : query.heads)
     if (word != "mha" && word != "gqa" && word != "mqa")
       throw CommandError("--compare: '" + plain(word) + "' is none of mha, gqa, mqa");
@@ -101,63 +95,20 @@ CostQuery read_query(const Arguments& arguments) {
   return query;
 }
 
-/// The cost of one call, as a record that has attention alone.
-CostRecord cost_of_case(const std::string& line, const CostQuery& query) {
-  const AttentionProblem problem = [&] {
-    const Result<AttentionProblem> parsed = parse_case(line);
-    if (!parsed) throw CommandError("--case: " + parsed.error());
-    return *parsed;
-  }();
-  if (problem.operation == Operation::rope)
-    throw CommandError("--case: the rotary embedding alone has no attention");
-  CostRecord record;
-  record.model = print_case(problem);
-  record.phase = problem.operation == Operation::forward    ? "forward"
-                 : problem.operation == Operation::backward ? "backward"
-                                                            : "decode";
-  record.dtype = record.cache_dtype = name(problem.dtype);
-  record.batch = problem.batch;
-  record.seq = problem.kv_len;
-  if (query.machine) record.machine = query.machine->name;
-  CostVariant variant;
-  variant.kv_heads = problem.num_kv_heads;
-  variant.heads = problem.num_kv_heads == problem.num_heads ? "mha"
-                  : problem.num_kv_heads == 1               ? "mqa"
-                                                            : "gqa";
-  for (const AttentionCostModel* way : query.ways) {
-    const Result<AttentionCost> cost = attention_cost(*way, problem);
-    if (!cost) throw CommandError("--case: " + cost.error());
-    CostAttention row;
-    row.implementation = way->name;
-    row.flops = {cost->flops.matrix, cost->flops.softmax, cost->flops.other};
-    row.bytes = cost->bytes;
-    row.extra_bytes = cost->extra_bytes;
-    row.saved_bytes = cost->saved_bytes;
-    row.intensity = cost->bytes > 0 ? cost->flops.total() / cost->bytes : 0;
-    if (query.machine)
-      if (const auto time =
-              roofline(*query.machine, problem.dtype, cost->flops.total(), cost->bytes)) {
-        row.seconds = time->seconds;
-        row.bound = time->compute_bound ? "compute" : "memory";
-      }
-    variant.attention.push_back(std::move(row));
-  }
-  const auto counts = count_pairs(
-      problem.operation == Operation::decode ? forward_of(problem) : problem, PairTile{});
-  if (!counts) throw CommandError("--case: " + counts.error());
-  record.visible_pairs = counts->visible;
-  record.variants.push_back(std::move(variant));
-  return record;
-}
-
 CostRecord cost_of(const Arguments& arguments) {
   if (arguments.has("--case") == arguments.has("--model"))
     throw CommandError("cost wants --model or --case; models: " + join(data_names("models"), ", "));
   const CostQuery query = read_query(arguments);
-  if (arguments.has("--case")) return cost_of_case(arguments.value("--case"), query);
+  if (arguments.has("--case")) {
+    const Result<AttentionProblem> problem = parse_case(arguments.value("--case"));
+    if (!problem) throw CommandError("--case: " + problem.error());
+    const Result<CostRecord> record = call_cost(*problem, query);
+    if (!record) throw CommandError("--case: " + record.error());
+    return *record;
+  }
   const Result<ModelShape> model = read_model_file(data_path("models", arguments.value("--model")));
   if (!model) throw CommandError(model.error());
-  Result<CostRecord> record = model_cost(*model, query);
+  const Result<CostRecord> record = model_cost(*model, query);
   if (!record) throw CommandError(record.error());
   return *record;
 }
@@ -168,32 +119,20 @@ ExitCode run(const Arguments& arguments) {
   record.tool_version = tool_version();
   record.commit = machine_info().commit;
   record.command_line = arguments.command_line;
-  const std::pair<std::string, std::string> files[] = {
-      {arguments.value("--json"), cost_json(record)},
-      {arguments.value("--markdown"), cost_markdown(record, multiply_adds)},
-      {arguments.value("--csv"), cost_csv(record)}};
   fmt::print("{}", cost_screen(record, multiply_adds));
-  for (const auto& [path, text] : files) {
-    if (path.empty()) continue;
-    if (const auto failed = write_file(path, text))
-      throw CommandError(*failed, ExitCode::suite_failed);
-  }
+  write_output(arguments.value("--json"), cost_json(record));
+  write_output(arguments.value("--markdown"), cost_markdown(record, multiply_adds));
+  write_output(arguments.value("--csv"), cost_csv(record));
   return ExitCode::conformant;
 }
 
-std::string names_of_ways() {
-  std::vector<std::string> names;
-  for (const AttentionCostModel& way : attention_cost_models()) names.push_back(way.name);
-  return join(names, ", ");
-}
-
 std::vector<Option> options_by_name() {
-  return {
-      {"--impl", "LIST", "ways of computing attention, of " + names_of_ways() + "; default flash"},
-      {"--model", "NAME", "a file's path, or of " + join(data_names("models"), ", ")},
-      {"--machine", "NAME",
-       "adds the time by its roofline; here (measured), a file's path, or of " +
-           join(data_names("machines"), ", ")}};
+  return {{"--impl", "LIST",
+           "ways of computing attention, of " + join(names_of_ways(), ", ") + "; default flash"},
+          {"--model", "NAME", "a file's path, or of " + join(data_names("models"), ", ")},
+          {"--machine", "NAME",
+           "adds the time by its roofline; here (measured), a file's path, or of " +
+               join(data_names("machines"), ", ")}};
 }
 
 ATTEST_COMMAND(

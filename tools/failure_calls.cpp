@@ -19,6 +19,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/pages.hpp"
 #include "tools/arguments.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
@@ -309,10 +310,6 @@ std::optional<std::string> check_pages_folder(const std::string& folder) {
 
 namespace {
 
-void write_or_throw(const std::string& path, const std::string& text) {
-  if (const auto error = write_file(path, text)) throw CommandError(*error, ExitCode::suite_failed);
-}
-
 /// "cause-12.md" and "cause-12.c".
 bool is_page(const std::string& file) {
   if (file.rfind("cause-", 0) != 0) return false;
@@ -331,7 +328,7 @@ void write_pages(const std::string& folder, const Record& record, const SubjectS
                        ExitCode::suite_failed);
   std::set<std::string> written;
   const auto add = [&](const std::string& file, const std::string& text) {
-    write_or_throw(folder + "/" + file, text);
+    write_output(folder + "/" + file, text);
     written.insert(file);
   };
   SubjectSpec assumed = spec;

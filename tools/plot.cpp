@@ -6,19 +6,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <optional>
 #include <set>
-#include <sstream>
 
 #include "attest/case_line.hpp"
+#include "attest/text.hpp"
 #include "harness/data.hpp"
 #include "harness/observe.hpp"
 #include "harness/requirement.hpp"
-#include "reports/atomic_file.hpp"
 #include "reports/safetensors.hpp"
 #include "reports/text.hpp"
 #include "reports/weights_plot.hpp"
 #include "tools/command.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
@@ -34,15 +34,29 @@ struct Layer {
   AttentionInputs inputs;
 };
 
+/// The number of a layer or head: up to six digits.
+std::optional<std::int64_t> read_number_of_part(std::string_view text) {
+  constexpr std::size_t kMostDigits = 6;
+  const auto number = read_unsigned(text);
+  if (!number || text.size() > kMostDigits) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
+/// split(), where a separator ends a piece: none follows the last one.
+std::vector<std::string_view> split_ended(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces = split(text, separator);
+  if (pieces.back().empty()) pieces.pop_back();
+  return pieces;
+}
+
 std::set<std::int64_t> read_numbers(const Arguments& arguments, const std::string& option) {
   std::set<std::int64_t> numbers;
-  std::istringstream stream(arguments.value(option));
-  for (std::string word; std::getline(stream, word, ',');) {
-    const bool digits = !word.empty() && word.size() < 7 &&
-                        word.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits)
+  const std::string text = arguments.value(option);
+  for (const std::string_view word : split_ended(text, ',')) {
+    const auto number = read_number_of_part(word);
+    if (!number)
       throw CommandError(option + ": '" + plain(word) + "' is no number; a list is 0,1,2");
-    numbers.insert(std::stoll(word));
+    numbers.insert(*number);
   }
   return numbers;
 }
@@ -80,15 +94,14 @@ std::vector<Layer> layers_of(const Safetensors& file, const std::string& path, b
     const auto fail = [&](const std::string& what) {
       throw CommandError(plain(path) + ": " + plain(name) + ": " + what);
     };
-    if (number.empty() || number.size() > 6 ||
-        number.find_first_not_of("0123456789") != std::string::npos)
-      fail("is no layers.NUMBER.q");
+    const auto layer_number = read_number_of_part(number);
+    if (!layer_number) fail("is no layers.NUMBER.q");
     const auto k = file.tensors.find(only ? "k" : "layers." + number + ".k");
     if (k == file.tensors.end()) fail("has no k beside it");
     if (q.shape.size() != 3 || k->second.shape.size() != 3)
       fail("q and k must be [heads, tokens, channels]");
     Layer layer;
-    layer.number = std::stoll(number);
+    layer.number = *layer_number;
     AttentionProblem& p = layer.problem;
     p.num_heads = q.shape[0], p.q_len = q.shape[1], p.head_dim = q.shape[2];
     p.num_kv_heads = k->second.shape[0], p.kv_len = k->second.shape[1];
@@ -142,10 +155,8 @@ std::vector<std::string> read_tokens(const Arguments& arguments, const Safetenso
     text = read_text_file(arguments.value("--tokens"));
   else if (const auto known = file.metadata.find("tokens"); known != file.metadata.end())
     text = known->second;
-  std::vector<std::string> tokens;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) tokens.push_back(line);
-  return tokens;
+  const std::vector<std::string_view> lines = split_ended(text, '\n');
+  return {lines.begin(), lines.end()};
 }
 
 /// Draws the SVG by librsvg's command: text needs fonts.
@@ -208,8 +219,7 @@ ExitCode run(const Arguments& arguments) {
   const auto columns = static_cast<int>(
       read_unsigned(arguments, "--columns",
                     static_cast<std::uint64_t>(std::min<std::int64_t>(most_heads, 8)), 1, 64));
-  if (const auto failed = write_file(path, weights_svg(panels, {tokens, tokens}, columns)))
-    throw CommandError(*failed, ExitCode::suite_failed);
+  write_output(path, weights_svg(panels, {tokens, tokens}, columns));
   if (const std::string png = arguments.value("--png"); !png.empty()) write_png(path, png);
   return ExitCode::conformant;
 }

@@ -2,10 +2,10 @@
 // attest report: records, times and costs as one page.
 #include <fmt/format.h>
 
-#include "reports/atomic_file.hpp"
 #include "reports/html_report.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
+#include "tools/run_support.hpp"
 
 namespace attest {
 
@@ -23,14 +23,9 @@ ExitCode run(const Arguments& arguments) {
   if (!badge.empty() && documents.records.size() != 1)
     throw CommandError(
         fmt::format("--badge wants one record of attest check, not {}", documents.records.size()));
-  const auto write = [](const std::string& path, const std::string& text) {
-    if (path.empty()) return;
-    if (const auto failed = write_file(path, text))
-      throw CommandError(*failed, ExitCode::suite_failed);
-  };
-  if (!html.empty()) write(html, html_report(documents));
-  if (!markdown.empty()) write(markdown, markdown_report(documents));
-  if (!badge.empty()) write(badge, badge_svg(documents.records[0]));
+  if (!html.empty()) write_output(html, html_report(documents));
+  if (!markdown.empty()) write_output(markdown, markdown_report(documents));
+  if (!badge.empty()) write_output(badge, badge_svg(documents.records[0]));
   return ExitCode::conformant;
 }
 

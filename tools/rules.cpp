@@ -58,9 +58,7 @@ ExitCode run(const Arguments& arguments) {
   comparison.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("{}", rule_table(comparison));
-  if (path.empty()) return ExitCode::conformant;
-  if (const auto failed = write_file(path, rule_markdown(comparison)))
-    throw CommandError(*failed, ExitCode::suite_failed);
+  write_output(path, rule_markdown(comparison));
   return ExitCode::conformant;
 }
 

@@ -12,6 +12,8 @@
 #include <system_error>
 #include <thread>
 
+#include "reports/atomic_file.hpp"
+
 namespace attest {
 
 namespace {
@@ -36,6 +38,11 @@ const std::atomic<bool>& catch_interrupts() {
 int read_jobs(const Arguments& arguments) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   return static_cast<int>(read_unsigned(arguments, "--jobs", cores, 1, 1024));
+}
+
+void write_output(const std::string& path, std::string_view text) {
+  if (path.empty()) return;
+  if (const auto error = write_file(path, text)) throw CommandError(*error, ExitCode::suite_failed);
 }
 
 std::string cache_folder() {

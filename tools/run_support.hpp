@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "tools/arguments.hpp"
 
@@ -16,6 +17,10 @@ const std::atomic<bool>& catch_interrupts();
 
 /// --jobs; default: one per core.
 int read_jobs(const Arguments& arguments);
+
+/// Writes a report that was asked for, whole; nothing where `path` is "". A CommandError says why
+/// it cannot be written.
+void write_output(const std::string& path, std::string_view text);
 
 /// Where files lie that nobody named: $XDG_CACHE_HOME/attest or ~/.cache/attest, made where it is
 /// not there; "" where none can be had.

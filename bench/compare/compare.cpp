@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "bench/compare/statistics.hpp"
 
@@ -58,29 +60,28 @@ BenchChange compare_samples(const std::string& name, const std::vector<double>& 
 }
 
 std::vector<double> seconds_of(const BenchRecord& run, const std::string& name) {
-  std::vector<double> seconds;
-  for (const BenchSample& sample : run.benchmarks)
-    if (sample.name == name && !sample.dropped)
-      seconds.push_back(sample.real_time * 1e-9 * sample.yardstick);
-  return seconds;
+  for (BenchSeries& series : series_of(run))
+    if (series.sample->name == name) return std::move(series.seconds);
+  return {};
 }
 
 std::vector<std::string> names_of(const BenchRecord& run) {
   std::vector<std::string> names;
-  for (const BenchSample& sample : run.benchmarks)
-    if (std::find(names.begin(), names.end(), sample.name) == names.end())
-      names.push_back(sample.name);
+  for (const BenchSeries& series : series_of(run)) names.push_back(series.sample->name);
   return names;
 }
 
 std::vector<BenchChange> compare_runs(const BenchRecord& old_run, const BenchRecord& new_run,
                                       const CompareOptions& options) {
-  const std::vector<std::string> known = names_of(old_run);
+  std::map<std::string, std::vector<double>> known;
+  for (BenchSeries& series : series_of(old_run))
+    known[series.sample->name] = std::move(series.seconds);
   std::vector<BenchChange> changes;
-  for (const std::string& name : names_of(new_run))
-    if (std::find(known.begin(), known.end(), name) != known.end())
-      changes.push_back(
-          compare_samples(name, seconds_of(old_run, name), seconds_of(new_run, name), options));
+  for (const BenchSeries& series : series_of(new_run)) {
+    const std::string& name = series.sample->name;
+    if (const auto old_seconds = known.find(name); old_seconds != known.end())
+      changes.push_back(compare_samples(name, old_seconds->second, series.seconds, options));
+  }
   return changes;
 }
 

@@ -67,10 +67,10 @@ double rotation_flops(const AttentionProblem& problem, double per_pair) {
 
 Result<AttentionCost> attention_cost(const AttentionCostModel& model,
                                      const AttentionProblem& problem) {
+  const Result<PairCounts> counts = count_pairs(problem, model.tile);
+  if (!counts) return Error{counts.error()};
   const AttentionProblem whole =
       problem.operation == Operation::decode ? forward_of(problem) : problem;
-  const Result<PairCounts> counts = count_pairs(whole, model.tile);
-  if (!counts) return Error{counts.error()};
   AttentionCost cost = problem.operation == Operation::backward ? model.backward(problem, *counts)
                                                                 : model.forward(whole, *counts);
   // What a way moves beyond the tensors is its own matter, whatever the call.

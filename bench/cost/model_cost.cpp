@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "attest/case_line.hpp"
 #include "attest/names.hpp"
 
 namespace attest {
@@ -170,14 +171,28 @@ std::vector<CostPart> parts_of(const ModelShape& model, std::int64_t kv_heads,
   return parts;
 }
 
-CostFlops plain(const Flops& flops) { return {flops.matrix, flops.softmax, flops.other}; }
+/// What a reader of the record sees of one way, with the time by the roofline.
+CostAttention row_of(const AttentionCostModel& way, const AttentionCost& cost,
+                     const std::optional<MachineShape>& machine, DType dtype) {
+  CostAttention row;
+  row.implementation = way.name;
+  row.flops = {cost.flops.matrix, cost.flops.softmax, cost.flops.other};
+  row.bytes = cost.bytes;
+  row.extra_bytes = cost.extra_bytes;
+  row.saved_bytes = cost.saved_bytes;
+  row.intensity = cost.bytes > 0 ? cost.flops.total() / cost.bytes : 0;
+  if (!machine) return row;
+  if (const auto time = roofline(*machine, dtype, cost.flops.total(), cost.bytes)) {
+    row.seconds = time->seconds;
+    row.bound = time->compute_bound ? "compute" : "memory";
+  }
+  return row;
+}
 
 /// One way, over the layers of the model; `often` is how many have each problem.
 Result<CostAttention> attention_by(const AttentionCostModel& way, const CostQuery& query,
                                    const std::vector<std::pair<AttentionProblem, double>>& layers) {
-  CostAttention sum;
-  sum.implementation = way.name;
-  Flops flops;
+  AttentionCost sum;
   for (const auto& [problem, often] : layers) {
     std::vector<AttentionProblem> calls{problem};
     if (query.phase == Phase::train) {
@@ -187,25 +202,17 @@ Result<CostAttention> attention_by(const AttentionCostModel& way, const CostQuer
     for (const AttentionProblem& call : calls) {
       const Result<AttentionCost> cost = attention_cost(way, call);
       if (!cost) return Error{cost.error()};
-      flops += often * cost->flops;
+      sum.flops += often * cost->flops;
       sum.bytes += often * cost->bytes;
       sum.extra_bytes = std::max(sum.extra_bytes, cost->extra_bytes);
       if (query.phase == Phase::train) sum.saved_bytes += often * cost->saved_bytes;
     }
   }
-  sum.flops = plain(flops);
-  sum.intensity = sum.bytes > 0 ? flops.total() / sum.bytes : 0;
-  if (query.machine) {
-    if (const auto time = roofline(*query.machine, query.dtype, flops.total(), sum.bytes)) {
-      sum.seconds = time->seconds;
-      sum.bound = time->compute_bound ? "compute" : "memory";
-    }
-  }
-  return sum;
+  return row_of(way, sum, query.machine, query.dtype);
 }
 
-std::string word_of(const ModelShape& model, std::int64_t kv_heads) {
-  return kv_heads == model.heads ? "mha" : kv_heads == 1 ? "mqa" : "gqa";
+std::string word_of(std::int64_t heads, std::int64_t kv_heads) {
+  return kv_heads == heads ? "mha" : kv_heads == 1 ? "mqa" : "gqa";
 }
 
 /// Key/value heads that a word asks for. A model without groups gets those of 8, as most have that
@@ -309,14 +316,13 @@ Result<CostRecord> model_cost(const ModelShape& model, const CostQuery& query) {
   if (query.machine) record.machine = query.machine->name;
   for (const auto& [problem, often] : layers_of(model, model.kv_heads, query)) {
     if (const auto wrong = problem_error(problem)) return Error{*wrong};
-    const Result<PairCounts> counts = count_pairs(
-        problem.operation == Operation::decode ? forward_of(problem) : problem, PairTile{});
+    const Result<PairCounts> counts = count_pairs(problem, PairTile{});
     if (!counts) return Error{counts.error()};
     record.visible_pairs += often * counts->visible;
   }
   for (const std::int64_t kv_heads : variants_of(model, query)) {
     CostVariant variant;
-    variant.heads = word_of(model, kv_heads);
+    variant.heads = word_of(model.heads, kv_heads);
     variant.kv_heads = kv_heads;
     variant.parameters = parameters_of(model, kv_heads);
     variant.cache_bytes_per_token = cache_bytes(model, kv_heads, 1, 1, query.cache.bytes);
@@ -330,6 +336,31 @@ Result<CostRecord> model_cost(const ModelShape& model, const CostQuery& query) {
     }
     record.variants.push_back(std::move(variant));
   }
+  return record;
+}
+
+Result<CostRecord> call_cost(const AttentionProblem& problem, const CostQuery& query) {
+  if (problem.operation == Operation::rope)
+    return Error{"the rotary embedding alone has no attention"};
+  CostRecord record;
+  record.model = print_case(problem);
+  record.phase = enum_name(problem.operation);
+  record.dtype = record.cache_dtype = name(problem.dtype);
+  record.batch = problem.batch;
+  record.seq = problem.kv_len;
+  if (query.machine) record.machine = query.machine->name;
+  const Result<PairCounts> counts = count_pairs(problem, PairTile{});
+  if (!counts) return Error{counts.error()};
+  record.visible_pairs = counts->visible;
+  CostVariant variant;
+  variant.kv_heads = problem.num_kv_heads;
+  variant.heads = word_of(problem.num_heads, problem.num_kv_heads);
+  for (const AttentionCostModel* way : query.ways) {
+    const Result<AttentionCost> cost = attention_cost(*way, problem);
+    if (!cost) return Error{cost.error()};
+    variant.attention.push_back(row_of(*way, *cost, query.machine, problem.dtype));
+  }
+  record.variants.push_back(std::move(variant));
   return record;
 }
 

@@ -52,6 +52,10 @@ AttentionProblem attention_of(const ModelShape& model, std::int64_t layer, std::
 /// Everything but where it comes from (tool, commit, command line). The error is one line.
 Result<CostRecord> model_cost(const ModelShape& model, const CostQuery& query);
 
+/// One call instead of a model: a record that has attention alone. Of the query only ways and
+/// machine count.
+Result<CostRecord> call_cost(const AttentionProblem& problem, const CostQuery& query);
+
 /// Seconds by the roofline, max(FLOPs / peak, bytes / bandwidth), and which of the two it is;
 /// nothing where the machine does not say how fast it is with this dtype.
 struct RooflineTime {

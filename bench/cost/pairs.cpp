@@ -210,6 +210,7 @@ PairCounts count_pairs(const AttentionProblem& problem, const AttentionInputs& i
 }
 
 Result<PairCounts> count_pairs(const AttentionProblem& problem, const PairTile& tile) {
+  if (problem.operation == Operation::decode) return count_pairs(forward_of(problem), tile);
   if (!counts_by_position(problem) || problem.sink != SinkKind::none) {
     // 10 ns a pair; the tensors take up to 8 bytes.
     constexpr double kMostPairs = 1e9;

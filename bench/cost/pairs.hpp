@@ -38,7 +38,8 @@ struct PairCounts {
 
 /// Exact for every mask. Positions (base, window, global tokens, lengths, packing) take one step
 /// per query row; tensors (mask, blocks, a bias of -inf, dropout) are generated and looked at pair
-/// by pair. The error is one line: more pairs than can be looked at.
+/// by pair. Of a decode call those of its whole sequences. The error is one line: more pairs than
+/// can be looked at.
 Result<PairCounts> count_pairs(const AttentionProblem& problem, const PairTile& tile);
 
 /// The same with given tensors, pair by pair.

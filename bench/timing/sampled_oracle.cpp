@@ -53,8 +53,10 @@ std::optional<std::string> failure_of(const CaseResult& result) {
 
 std::optional<std::string> judge_whole(const AttentionProblem& problem,
                                        const AttentionInputs& inputs,
-                                       const PrecisionProfile& profile, const Observation& seen) {
-  const Expected expected = expect(problem, inputs, profile);
+                                       const PrecisionProfile& profile, const Observation& seen,
+                                       SharedAnswers& answers) {
+  const std::shared_ptr<const Expected> kept = answers.expected(problem, inputs, profile);
+  const Expected& expected = *kept;
   const bool generic = is_generic(problem);
   if (problem.operation == Operation::backward) {
     for (std::size_t n = 0; n < kNumGradients; ++n) {
@@ -75,7 +77,7 @@ std::optional<std::string> judge_whole(const AttentionProblem& problem,
 std::optional<std::string> judge_strip(const AttentionProblem& problem,
                                        const AttentionInputs& inputs,
                                        const PrecisionProfile& profile, const Observation& seen,
-                                       const Strip& strip) {
+                                       SharedAnswers& answers, const Strip& strip) {
   const auto cut = cut_strip(problem, inputs, strip);
   Observation part;
   const std::int64_t row = (strip.b * problem.num_heads + strip.h) * problem.q_len + strip.first;
@@ -84,7 +86,7 @@ std::optional<std::string> judge_strip(const AttentionProblem& problem,
   };
   part.o = copy(seen.o, row * problem.v_head_dim, strip.rows * problem.v_head_dim);
   if (problem.want_lse && !seen.lse.empty()) part.lse = copy(seen.lse, row, strip.rows);
-  auto why = judge_whole(cut->problem, cut->inputs, profile, part);
+  auto why = judge_whole(cut->problem, cut->inputs, profile, part, answers);
   if (why)
     why = fmt::format("row {} of head {} of sequence {}: {}", strip.first, strip.h, strip.b, *why);
   return why;
@@ -119,9 +121,9 @@ std::optional<StripProblem> cut_strip(const AttentionProblem& problem,
 std::optional<std::string> judge_for_timing(const AttentionProblem& problem,
                                             const AttentionInputs& inputs,
                                             const PrecisionProfile& profile,
-                                            const Observation& seen) {
+                                            const Observation& seen, SharedAnswers& answers) {
   if (triples(problem) <= kMostTriples || !can_be_cut(problem))
-    return judge_whole(problem, inputs, profile, seen);
+    return judge_whole(problem, inputs, profile, seen, answers);
   // The first and the last rows, and others from everywhere.
   for (int n = 0; n < kStrips; ++n) {
     const std::uint64_t bits = mix(problem.seed, static_cast<std::uint64_t>(n), 0, 0, 0, 0);
@@ -135,7 +137,7 @@ std::optional<std::string> judge_for_timing(const AttentionProblem& problem,
         n == 0   ? 0
         : n == 1 ? places - 1
                  : static_cast<std::int64_t>((bits >> 32) % static_cast<std::uint64_t>(places));
-    if (auto why = judge_strip(problem, inputs, profile, seen, strip)) return why;
+    if (auto why = judge_strip(problem, inputs, profile, seen, answers, strip)) return why;
   }
   return std::nullopt;
 }

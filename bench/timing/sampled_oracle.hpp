@@ -9,6 +9,7 @@
 #include "attest/inputs.hpp"
 #include "attest/problem.hpp"
 #include "harness/observe.hpp"
+#include "harness/shared_answers.hpp"
 
 namespace attest {
 
@@ -31,6 +32,6 @@ std::optional<StripProblem> cut_strip(const AttentionProblem& problem,
 std::optional<std::string> judge_for_timing(const AttentionProblem& problem,
                                             const AttentionInputs& inputs,
                                             const PrecisionProfile& profile,
-                                            const Observation& seen);
+                                            const Observation& seen, SharedAnswers& answers);
 
 }  // namespace attest

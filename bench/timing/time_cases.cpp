@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/timing/time_cases.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +14,7 @@
 #include "harness/judge.hpp"
 #include "harness/observe.hpp"
 #include "harness/requirement.hpp"
+#include "harness/shared_answers.hpp"
 
 namespace attest {
 
@@ -23,6 +22,7 @@ namespace {
 
 constexpr int kLeastSamples = 5;
 constexpr std::uint32_t kMostRepeats = 1'000'000;
+constexpr std::size_t kMostAnswerBytes = std::size_t{2} << 30;
 
 CallOptions call_options(const BenchOptions& options, std::uint32_t repeats) {
   CallOptions call;
@@ -40,9 +40,15 @@ struct Timed {
   std::string refused;
   std::uint32_t repeats = 1;
   int wanted = 0;  ///< samples
-  double flops = 0, bytes = 0, extra_bytes = 0;
+  double extra_bytes = 0;
   std::vector<BenchSample> samples;
 };
+
+/// Why there is nothing to time; "" where the call went well.
+std::string trouble_of(const Observation& seen) {
+  if (seen.ok()) return "";
+  return seen.call.accident ? seen.call.accident->sentence : seen.call.message;
+}
 
 /// The inputs as every kernel is given them: of a backward call with what its own forward stored.
 AttentionInputs inputs_for(Subject& subject, const AttentionProblem& problem,
@@ -62,10 +68,8 @@ void calibrate(Timed& timed, const AttentionProblem& problem, const AttentionInp
   for (;;) {
     const Observation seen =
         observe(*timed.subject->subject, problem, inputs, call_options(options, timed.repeats));
-    if (!seen.ok()) {
-      timed.refused = seen.call.accident ? seen.call.accident->sentence : seen.call.message;
-      return;
-    }
+    timed.refused = trouble_of(seen);
+    if (!seen.ok()) return;
     if (timed.repeats == 1 && seen.call.peak_bytes)
       timed.extra_bytes = static_cast<double>(*seen.call.peak_bytes);
     seconds = seen.call.elapsed_seconds / timed.repeats;
@@ -88,10 +92,8 @@ void take_sample(Timed& timed, const AttentionProblem& problem, const AttentionI
   const double before = measure_fma(options.threads);
   const Observation seen = observe(*timed.subject->subject, problem, inputs, call);
   const double after = measure_fma(options.threads);
-  if (!seen.ok()) {
-    timed.refused = seen.call.accident ? seen.call.accident->sentence : seen.call.message;
-    return;
-  }
+  timed.refused = trouble_of(seen);
+  if (!seen.ok()) return;
   best_fma = std::max({best_fma, before, after});
   BenchSample sample;
   sample.iterations = timed.repeats;
@@ -107,14 +109,26 @@ double useful_flops(const AttentionProblem& problem) {
   if (problem.operation == Operation::rope)  // a pair of channels: 4 products, 2 sums
     return static_cast<double>(problem.batch * problem.num_heads * problem.q_len) *
            rotation_flops(problem, 6);
-  const AttentionProblem whole =
-      problem.operation == Operation::decode ? forward_of(problem) : problem;
-  const auto counts = count_pairs(whole, PairTile{});
+  const auto counts = count_pairs(problem, PairTile{});
   if (!counts) return 0;
   const auto dim = static_cast<double>(problem.head_dim),
              v_dim = static_cast<double>(problem.v_head_dim);
   return problem.operation == Operation::backward ? counts->visible * (6 * dim + 4 * v_dim)
                                                   : counts->visible * (2 * dim + 2 * v_dim);
+}
+
+/// Why the kernel gets no time on this problem: it does not serve it, or the oracle disagrees; ""
+/// where all is well.
+std::string check_for_timing(Subject& subject, const AttentionProblem& problem,
+                             const AttentionInputs& inputs, const BenchOptions& options,
+                             SharedAnswers& answers) {
+  const Declaration& declaration = subject.declaration();
+  if (const auto why = not_declared(declaration, problem)) return "not served: " + *why;
+  const Observation seen = observe(subject, problem, inputs, call_options(options, 1));
+  if (const auto result = judge_call(seen, declaration, problem))
+    return result->detail.empty() ? std::string(name(result->verdict)) : result->detail;
+  return judge_for_timing(problem, inputs, declaration.profile_for(problem.dtype), seen, answers)
+      .value_or("");
 }
 
 }  // namespace
@@ -126,31 +140,17 @@ void settle(std::vector<BenchSample>& samples, double best_fma, double most_sag)
   }
 }
 
-std::optional<std::string> check_for_timing(Subject& subject, const AttentionProblem& problem,
-                                            int threads) {
-  const Declaration& declaration = subject.declaration();
-  if (const auto why = not_declared(declaration, problem)) return "not served: " + *why;
-  BenchOptions options;
-  options.threads = threads;
-  const AttentionInputs inputs = make_inputs(problem);
-  const Observation seen = observe(subject, problem, inputs, call_options(options, 1));
-  if (const auto result = judge_call(seen, declaration, problem))
-    return result->detail.empty() ? std::string(name(result->verdict)) : result->detail;
-  return judge_for_timing(problem, inputs, declaration.profile_for(problem.dtype), seen);
-}
-
 TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionProblem& problem,
                     const BenchOptions& options, double& best_fma) {
   const std::string line = print_case(problem);
   const AttentionInputs inputs = make_inputs(problem);
-  const double flops = useful_flops(problem), bytes = compulsory_bytes(problem);
+  SharedAnswers answers(kMostAnswerBytes);  // all kernels, before and after: computed once
   std::vector<Timed> all;
   std::vector<AttentionInputs> given;
   for (const BenchSubject& subject : subjects) {
     Timed timed;
     timed.subject = &subject;
-    timed.flops = flops, timed.bytes = bytes;
-    timed.refused = check_for_timing(*subject.subject, problem, options.threads).value_or("");
+    timed.refused = check_for_timing(*subject.subject, problem, inputs, options, answers);
     given.push_back(timed.refused.empty() ? inputs_for(*subject.subject, problem, inputs, options)
                                           : AttentionInputs{});
     if (timed.refused.empty()) calibrate(timed, problem, given.back(), options);
@@ -175,11 +175,11 @@ TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionPr
   }
 
   TimedCase result;
+  const double flops = useful_flops(problem), bytes = compulsory_bytes(problem);
   std::int64_t index = 0;
   for (Timed& timed : all) {
     if (timed.refused.empty())
-      timed.refused =
-          check_for_timing(*timed.subject->subject, problem, options.threads).value_or("");
+      timed.refused = check_for_timing(*timed.subject->subject, problem, inputs, options, answers);
     if (!timed.refused.empty()) {
       result.refused.push_back({timed.subject->name, line, timed.refused});
       continue;
@@ -193,7 +193,7 @@ TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionPr
       sample.threads = options.threads;
       sample.subject = timed.subject->name;
       sample.case_line = line;
-      sample.flops = timed.flops, sample.bytes = timed.bytes;
+      sample.flops = flops, sample.bytes = bytes;
       sample.extra_bytes = timed.extra_bytes;
       result.samples.push_back(sample);
     }

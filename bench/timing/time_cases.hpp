@@ -52,9 +52,4 @@ TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionPr
 /// Yardsticks from rates to shares of the run's best, and drops what sagged.
 void settle(std::vector<BenchSample>& samples, double best_fma, double most_sag);
 
-/// Why the kernel gets no time on this problem: it does not serve it, or the oracle disagrees;
-/// nullopt where all is well. Large forward calls are judged on rows drawn from all of them.
-std::optional<std::string> check_for_timing(Subject& subject, const AttentionProblem& problem,
-                                            int threads);
-
 }  // namespace attest

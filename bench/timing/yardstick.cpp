@@ -85,6 +85,17 @@ double rate_of(int threads, const Work& work) {
 
 volatile float seed_of_spins = 0.5f;
 
+/// Of a loop in registers: it is given its rounds, a number to begin with and where to leave one.
+double rate_of_spin(int threads, double (*spin)(long, float, float*), long rounds) {
+  return rate_of(threads, [=](std::int64_t) {
+    float sink = 0;
+    const double done = spin(rounds, seed_of_spins, &sink);
+    volatile float keep = sink;
+    (void)keep;
+    return done;
+  });
+}
+
 /// Memory that stays: a fresh page costs 20 us.
 std::vector<std::uint64_t>& buffer(std::int64_t thread, std::size_t bytes) {
   static std::vector<std::vector<std::uint64_t>> all(64);
@@ -106,23 +117,21 @@ double read_once(std::int64_t thread, std::size_t bytes) {
 }  // namespace
 
 double measure_fma(int threads) {
-  return rate_of(threads, [](std::int64_t) {
-    float sink = 0;
-    const double done = HWY_DYNAMIC_DISPATCH(SpinFma)(1'000'000, seed_of_spins, &sink);
-    volatile float keep = sink;
-    (void)keep;
-    return done;
-  });
+  return rate_of_spin(
+      threads,
+      [](long rounds, float seed, float* sink) {
+        return HWY_DYNAMIC_DISPATCH(SpinFma)(rounds, seed, sink);
+      },
+      1'000'000);
 }
 
 double measure_exp(int threads) {
-  return rate_of(threads, [](std::int64_t) {
-    float sink = 0;
-    const double done = HWY_DYNAMIC_DISPATCH(SpinExp)(100'000, seed_of_spins, &sink);
-    volatile float keep = sink;
-    (void)keep;
-    return done;
-  });
+  return rate_of_spin(
+      threads,
+      [](long rounds, float seed, float* sink) {
+        return HWY_DYNAMIC_DISPATCH(SpinExp)(rounds, seed, sink);
+      },
+      100'000);
 }
 
 double measure_read(int threads) {

@@ -96,4 +96,15 @@ struct BenchRecord {
   std::vector<Refused> refused;
 };
 
+/// The samples of one name: one kernel on one case.
+struct BenchSeries {
+  const BenchSample* sample = nullptr;  ///< the first of them
+  std::vector<double> seconds;  ///< of a call at full speed, real_time times yardstick, of those
+                                ///< that were not dropped
+  std::int64_t dropped = 0;
+};
+
+/// In the order in which names first stand; of samples of `record`, which must outlive it.
+std::vector<BenchSeries> series_of(const BenchRecord& record);
+
 }  // namespace attest
