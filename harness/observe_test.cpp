@@ -48,6 +48,9 @@ TEST_F(Echo, EveryLayoutReadsBackWhatWasPutIn) {
             AttentionProblem problem = small_problem();
             problem.dtype = type;
             problem.layout = layout;
+            // Of twelve far rows in each of five tensors f64 takes 960 GiB of addresses; beside its
+            // shadow the thread sanitizer has 1.5 TiB, less up to 1 TiB of randomised base.
+            if (layout == Layout::far && type == DType::f64) problem.batch = 1;
             const AttentionInputs inputs = small_inputs(problem);
             CallOptions options;
             options.flush = flush;

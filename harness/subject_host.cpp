@@ -155,8 +155,9 @@ class HostSubject final : public Subject {
     if (header.stage == Stage::mapping) {
       process_.stop();
       if (!arena_.header_is_intact()) return overwritten();
-      return {arena_.is_far() ? Verdict::not_judged : Verdict::error, Reason::none,
-              "the kernel host cannot map the tensors"};
+      return {
+          arena_.is_far() ? Verdict::not_judged : Verdict::error, Reason::none,
+          fmt::format("the kernel host cannot map {} of tensors", human_bytes(header.arena_bytes))};
     }
     Death death;
     death.end = process_.end();
