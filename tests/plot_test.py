@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attest plot weights, end to end: the weights of a black box, by layers and heads, with token labels."""
+"""attest plot, end to end: the weights of a black box, by layers and heads, with token labels; memory against length."""
 import json
 import math
 import pathlib
@@ -49,6 +49,34 @@ def cells(svg):
             found[round(float(y) / float(height)), round(float(x) / float(width))] = colour
         panels.append(found)
     return panels
+
+
+def memory(folder):
+    """Stored probabilities grow with the square of the length, recomputed ones do not."""
+    times, picture = folder / "times.json", folder / "memory.svg"
+    run("bench", "naive", "chunked", "--op", "backward", "--heads", "1", "--len", "512,1024", "--samples", "5",
+        "--sample-time", "0.001s", "--json", times, check=0)
+    run("plot", "memory", "--times", times, "--svg", picture, check=0)
+    svg, shown = picture.read_text(), (ROOT / "docs/memory.svg").read_text()
+    for name, power in [("naive", 2), ("chunked", 1)]:
+        for text in (svg, shown):
+            found = re.findall(rf">{name}: L\^([\d.]+)<", text)
+            expect(len(found) == 1 and abs(float(found[0]) - power) < 0.2, f"{name} grows with L^{found}")
+        # What is allocated does not depend on the machine.
+        for point in re.findall(rf"<title>({name}, L = [^<]+)</title>", svg):
+            expect(point in shown, f"docs/memory.svg has no '{point}'")
+    one_length = folder / "one.json"
+    run("bench", "naive", "--len", "64", "--samples", "5", "--sample-time", "0.001s", "--json", one_length, check=0)
+    for arguments, words in [
+        (["--times", one_length], ["one.json", "two lengths"]),
+        (["--times", folder / "nowhere"], ["nowhere"]),
+        (["--times", times, "--heads", "0"], ["--heads", "memory"]),
+        ([], ["--times"]),
+    ]:
+        result = run("plot", "memory", *arguments, "--svg", folder / "no.svg", check=2)
+        lines = result.stderr.strip().splitlines()
+        expect(len(lines) == 1 and all(word in lines[0] for word in words), f"{arguments}: {result.stderr}")
+        expect(not (folder / "no.svg").exists(), f"{arguments}: wrote a picture")
 
 
 def main():
@@ -104,11 +132,13 @@ def main():
             (["--case", "attention.backward lq=2"], ["--case", "forward"]),
             (["--case", line, "--tensors", tensors], ["--tensors or --case"]),
             (["--case", line, "--impl", "paged"], ["paged", "does not serve"]),
+            (["--times", folder / "times.json"], ["--times", "weights"]),
         ]:
             result = run("plot", "weights", *arguments, "--svg", folder / "never.svg", check=2)
             lines = result.stderr.strip().splitlines()
             expect(len(lines) == 1 and all(word in lines[0] for word in words), f"{arguments}: {result.stderr}")
             expect(not (folder / "never.svg").exists(), f"{arguments}: wrote a picture")
+        memory(folder)
         expect("weights" in run("plot", "graph", "--case", line, "--svg", picture, check=2).stderr, "plot graph")
     finish()
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attest plot: pictures of what a kernel does.
+// attest plot weights: what each query looks at, by the output of a kernel.
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,8 +14,7 @@
 #include "reports/safetensors.hpp"
 #include "reports/text.hpp"
 #include "reports/weights_plot.hpp"
-#include "tools/command.hpp"
-#include "tools/run_support.hpp"
+#include "tools/plot.hpp"
 
 namespace attest {
 
@@ -159,26 +155,11 @@ std::vector<std::string> read_tokens(const Arguments& arguments, const Safetenso
   return {lines.begin(), lines.end()};
 }
 
-/// Draws the SVG by librsvg's command: text needs fonts.
-void write_png(const std::string& svg, const std::string& png) {
-  const std::string name = "rsvg-convert";
-  const char* const words[] = {name.c_str(), "-o", png.c_str(), svg.c_str(), nullptr};
-  pid_t child = 0;
-  if (posix_spawnp(&child, name.c_str(), nullptr, nullptr, const_cast<char* const*>(words),
-                   environ) != 0)
-    throw CommandError("--png needs rsvg-convert (Debian's librsvg2-bin)");
-  int status = 0;
-  if (waitpid(child, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw CommandError("--png: rsvg-convert could not write " + plain(png), ExitCode::suite_failed);
-}
+}  // namespace
 
-ExitCode run(const Arguments& arguments) {
-  if (const std::string what = arguments.positional("WHAT"); what != "weights")
-    throw CommandError("nothing to plot of the name '" + plain(what) + "'; there is weights");
+ExitCode plot_weights(const Arguments& arguments) {
   if (arguments.has("--tensors") == arguments.has("--case"))
     throw CommandError("plot weights wants --tensors or --case");
-  const std::string path = arguments.value("--svg");
-  if (path.empty()) throw CommandError("plot weights wants --svg FILE");
   const std::string base = arguments.value("--base", "causal");
   if (base != "causal" && base != "full")
     throw CommandError("--base: '" + plain(base) + "' is neither causal nor full");
@@ -219,37 +200,8 @@ ExitCode run(const Arguments& arguments) {
   const auto columns = static_cast<int>(
       read_unsigned(arguments, "--columns",
                     static_cast<std::uint64_t>(std::min<std::int64_t>(most_heads, 8)), 1, 64));
-  write_output(path, weights_svg(panels, {tokens, tokens}, columns));
-  if (const std::string png = arguments.value("--png"); !png.empty()) write_png(path, png);
+  write_picture(arguments, weights_svg(panels, {tokens, tokens}, columns));
   return ExitCode::conformant;
 }
 
-ATTEST_COMMAND(
-    plot,
-    {
-        .name = "plot",
-        .summary = "heat maps of attention weights",
-        .examples =
-            "Examples:\n"
-            "  attest plot weights --tensors qk.safetensors --layers 0,1 --svg weights.svg\n"
-            "  attest plot weights --case 'attention.forward hq=2 lq=16 lk=16 d=8 base=causal' "
-            "--impl ./libmine.so --svg weights.svg --png weights.png\n"
-            "The weights are those of the kernel: its output where v is the identity. A file holds "
-            "layers.N.q and\nlayers.N.k, each [heads, tokens, channels], or q and k; token labels "
-            "stand in its metadata \"tokens\", or in\n--tokens, one a line.",
-        .positionals = {{"WHAT", "weights"}},
-        .options = {{"--tensors", "FILE", "a safetensors file of q and k"},
-                    {"--case", "LINE", "instead: the values of a case line"},
-                    {"--impl", "SUBJECT", "whose weights; default naive"},
-                    {"--layers", "LIST", "default: all"},
-                    {"--heads", "LIST", "default: all"},
-                    {"--base", "NAME", "of a file: causal (the default) or full"},
-                    {"--tokens", "FILE", "labels, one a line"},
-                    {"--columns", "N", "maps side by side; default: the heads of a layer, up to 8"},
-                    {"--svg", "FILE", "write the picture there"},
-                    {"--png", "FILE", "also as PNG, by rsvg-convert"}},
-        .run = run,
-    });
-
-}  // namespace
 }  // namespace attest
