@@ -192,7 +192,12 @@ std::string ratio_text(double value) {
   const double size = std::fabs(value);
   if (!std::isfinite(value)) return fmt::format("{}", value);
   if (size >= 1e5 || (size < 1e-3 && size > 0)) return fmt::format("{:.1e}", value);
-  return size < 100 ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
+  if (size >= 100) return fmt::format("{:.0f}", value);
+  // 1 is the tolerance: 0.9996 passes and 1.0004 fails, so neither may read "1.000".
+  for (int digits = 3;; ++digits) {
+    const std::string text = fmt::format("{:.{}f}", value, digits);
+    if (digits == 17 || value == 1 || std::stod(text) != 1) return text;
+  }
 }
 
 NumberPair number_pair(double first, double second) {

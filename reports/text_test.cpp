@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -83,6 +84,11 @@ TEST(Text, Numbers) {
   EXPECT_EQ(counted(2, "case"), "2 cases");
   EXPECT_EQ(ratio_text(0.2346), "0.235");
   EXPECT_EQ(ratio_text(0.997), "0.997");
+  EXPECT_EQ(ratio_text(0.99965), "0.9997");
+  EXPECT_EQ(ratio_text(1 - 1e-9), "0.999999999");
+  EXPECT_EQ(ratio_text(1.0003), "1.0003");
+  EXPECT_EQ(ratio_text(1), "1.000");
+  EXPECT_EQ(ratio_text(std::nextafter(1.0, 2.0)), "1.0000000000000002");
   EXPECT_EQ(ratio_text(410.5), "410");
   EXPECT_EQ(ratio_text(2097152), "2.1e+06");
   EXPECT_EQ(ratio_text(2.1e-5), "2.1e-05");

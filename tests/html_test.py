@@ -60,6 +60,9 @@ def look(driver, page):
     expect(errors == [], f"console: {errors}")
     charts = driver.find_elements(By.CSS_SELECTOR, "svg.chart")
     expect(len(charts) >= 4, f"{len(charts)} charts")
+    for chart in driver.find_elements(By.CSS_SELECTOR, "svg.chart:not(.wide)"):
+        marks = chart.find_elements(By.CSS_SELECTOR, "text[text-anchor=end]")
+        expect(2 <= len(marks) <= 9, f"{len(marks)} numbers beside {chart.get_attribute('aria-label')}")
     cells = driver.find_elements(By.CSS_SELECTOR, "#record-0 .matrix button")
     expect(len(cells) > 5, f"{len(cells)} cells in the matrix")
     width = driver.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
@@ -84,9 +87,14 @@ def click(driver):
 
 
 def screenshots(page, folder):
-    for width, height, dark, name in [(1400, 2000, False, "report-1400.png"), (390, 1600, True, "report-390.png")]:
+    """The top of the page wide and narrow, the narrow one in the dark; and the charts of speed."""
+    for width, height, dark, place, name in [(1400, 1500, False, None, "report-1400.png"),
+                                             (390, 1500, True, None, "report-390.png"),
+                                             (1400, 1000, False, "speed-0", "report-speed-1400.png")]:
         driver = browser(width, height, dark)
         driver.get(page.as_uri())
+        if place:
+            driver.execute_script("document.getElementById(arguments[0]).scrollIntoView()", place)
         driver.save_screenshot(str(folder / name))
         driver.quit()
 

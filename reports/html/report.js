@@ -25,11 +25,14 @@
   }
   const grouped = (n) => n.toLocaleString("en-US");
   const number = (x) => (typeof x === "number" ? x : x === "inf" ? Infinity : x === "-inf" ? -Infinity : NaN);
+  /// Three digits; as many more as tell a value from 1, which as error over tolerance is the limit.
   function short(x) {
     const value = number(x);
     if (!Number.isFinite(value)) return String(x);
-    return value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3) ? value.toExponential(2)
-                                                                            : String(+value.toPrecision(3));
+    if (value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3)) return value.toExponential(2);
+    let digits = 3;
+    while (digits < 17 && value !== 1 && +value.toPrecision(digits) === 1) ++digits;
+    return String(+value.toPrecision(digits));
   }
   function scaled(value, base, units) {
     let unit = 0;
@@ -243,25 +246,34 @@
       draw("svg", {width: 16, height: 14, viewBox: "0 0 16 14"}, mark(MARKS[i % MARKS.length], 8, 7, COLOURS[i % COLOURS.length])),
       " " + name)));
   }
-  function ticks(low, high, base = 10) {
-    const all = [], log = (x) => Math.log(x) / Math.log(base);
-    for (let power = Math.floor(log(low)); power <= Math.ceil(log(high)); ++power) all.push(base ** power);
-    return all;
+  /// Round numbers from the last one below `low` to the first one above `high`: 1, 2 and 5 times powers of ten, or
+  /// powers of two. `shown` are nine of them at most.
+  function ticks(low, high, binary = false) {
+    const near = 1 + 1e-9, base = binary ? 2 : 10, all = [];
+    const first = Math.floor(Math.log(low) / Math.log(base)), last = Math.ceil(Math.log(high) / Math.log(base));
+    for (let power = first; power <= last; ++power) for (const one of binary ? [1] : [1, 2, 5]) all.push(one * base ** power);
+    while (all.length > 1 && all[1] <= low * near) all.shift();
+    while (all.length > 1 && all[all.length - 2] * near >= high) all.pop();
+    let shown = all;
+    if (shown.length > 9 && !binary) shown = shown.filter((v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9);
+    while (shown.length > 9) shown = shown.filter((v, i) => i % 2 === 0);
+    return {low: all[0], high: all[all.length - 1], shown};
   }
   /// series: [{points: [[x, y, label]]}], both axes logarithmic.
-  function chart(caption, series, names, xName, yText, lines, yLimits) {
+  function chart(caption, series, names, xName, yText, lines) {
     const points = series.flatMap((one) => one.points);
     if (points.length === 0) return null;
     const [w, h, l, b, t] = [560, 300, 72, 40, 12];
     const range = (values) => [Math.min(...values), Math.max(...values)];
     const [x0, x1] = range(points.map((p) => p[0]).concat(lines ? lines.xs : []));
-    const [y0, y1] = yLimits || range(points.map((p) => p[1]).concat(lines ? lines.ys : []));
+    const up = ticks(...range(points.map((p) => p[1]).concat(lines ? lines.ys : [])), yText === bytes);
+    const [y0, y1] = [up.low, up.high];
     const place = (v, a, z, from, to) => a === z ? (from + to) / 2
       : from + (Math.log(v) - Math.log(a)) / (Math.log(z) - Math.log(a)) * (to - from);
     const x = (v) => place(v, x0, x1, l + 10, w - 12), y = (v) => place(v, y0, y1, h - b - 8, t + 8);
     const picture = draw("svg", {viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": caption, class: "chart"});
     picture.append(draw("path", {class: "axis", fill: "none", d: `M${l} ${t}V${h - b}H${w}`}));
-    for (const v of ticks(y0, y1, yText === bytes ? 16 : 10).filter((v) => v >= y0 * 0.999 && v <= y1 * 1.001))
+    for (const v of up.shown)
       picture.append(draw("path", {class: "axis", d: `M${l} ${y(v)}H${w}`}),
                      draw("text", {x: l - 6, y: y(v) + 4, "text-anchor": "end"}, yText(v)));
     for (const v of [...new Set(points.map((p) => p[0]))].slice(0, 12))
@@ -292,7 +304,7 @@
     const low = 1e-3, high = Math.max(2, ...rows.map((row) => Math.min(number(row.one.max), 1e4)));
     const x = (v) => l + Math.max(0, Math.min(1, Math.log(Math.max(v, low) / low) / Math.log(high / low))) * (w - l - 20);
     const picture = draw("svg", {viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": "error over tolerance", class: "chart wide"});
-    for (const v of ticks(low, high).filter((v) => v <= high))
+    for (const v of ticks(low, high).shown.filter((v) => v <= high))
       picture.append(draw("path", {class: "axis", d: `M${x(v)} 4V${h - 34}`}),
                      draw("text", {x: x(v), y: h - 18, "text-anchor": "middle"}, short(v)));
     picture.append(draw("path", {class: "limit", d: `M${x(1)} 4V${h - 34}`}));
@@ -340,7 +352,7 @@
       section.append(make("h3", {}, operation), make("div", {class: "columns"},
         chart("Time of one call against length, both logarithmic", by((one, s) => [length(one), s, label(one, s)]), subjects,
               "queries and keys", time) || "",
-        chart("Share of the FMA rate against length", by((one, s) => [length(one), one.sample.flops / s / fast.fma_f32, label(one, s)]),
+        chart("Share of the FMA rate against length, both logarithmic", by((one, s) => [length(one), one.sample.flops / s / fast.fma_f32, label(one, s)]),
               subjects, "queries and keys", (v) => +(100 * v).toPrecision(2) + " %") || "",
         roofline(here, subjects, fast, label) || ""));
     }
