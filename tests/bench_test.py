@@ -66,6 +66,17 @@ def comparison(folder, old):
     expect("ratio" in run("compare", old_flat, new, fewer, check=0).stdout, "no table of three")
 
 
+def caches(folder):
+    path = folder / "caches.json"
+    run("bench", "paged", "--op", "decode", "--cache", "paged", "--len", "40", "--head-dim", "16", "--samples", "5",
+        "--sample-time", "0.001s", "--json", path, check=0)
+    record = json.loads(path.read_text())
+    expect({sample["case"] for sample in record["benchmarks"]} ==
+           {"attention.decode hq=4 lk=40 d=16 base=causal cache=paged page_size=16"}, record["benchmarks"][:1])
+    expect("contiguous, ring, paged" in run("bench", "paged", "--op", "decode", "--cache", "list", check=2).stderr,
+           "an unknown cache")
+
+
 def times_of(path):
     by_case = {}
     for sample in json.loads(path.read_text())["benchmarks"]:
@@ -139,6 +150,7 @@ def main():
         folder = pathlib.Path(name)
         path = times(folder)
         no_time_without_a_pass(folder)
+        caches(folder)
         comparison(folder, path)
         resumed(folder)
         bad_input(folder, path)

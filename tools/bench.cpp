@@ -92,9 +92,26 @@ AttentionProblem problem_of(const std::string& operation, const std::string& dty
   return problem;
 }
 
+/// A decode call once for each kind of cache; anything else once.
+std::vector<AttentionProblem> on_caches(const AttentionProblem& problem, const std::string& kinds) {
+  constexpr std::int64_t kPageRows = 16;  // of paged ones; other sizes by --case
+  if (problem.operation != Operation::decode) return {problem};
+  std::vector<AttentionProblem> problems;
+  for (const std::string& word : read_list(kinds)) {
+    const auto kind = parse_enum<CacheKind>(word);
+    if (!kind)
+      throw CommandError("--cache: '" + plain(word) + "' is none of contiguous, ring, paged");
+    problems.push_back(problem);
+    problems.back().cache = *kind;
+    if (*kind == CacheKind::paged) problems.back().page_size = kPageRows;
+  }
+  return problems;
+}
+
 std::vector<AttentionProblem> swept(const Arguments& arguments) {
   std::vector<AttentionProblem> problems;
   const auto batch = static_cast<std::int64_t>(read_unsigned(arguments, "--batch", 1, 1, 65536));
+  const std::string caches = arguments.value("--cache", "contiguous");
   for (const std::string& operation : read_list(arguments.value("--op", "forward")))
     for (const std::string& dtype : read_list(arguments.value("--dtype", "f32")))
       for (const std::string& mask : read_list(arguments.value("--mask", "causal")))
@@ -103,8 +120,11 @@ std::vector<AttentionProblem> swept(const Arguments& arguments) {
             const std::string same = std::to_string(heads);
             for (const std::int64_t kv_heads : read_sizes(arguments, "--kv-heads", same))
               for (const std::int64_t length : read_sizes(arguments, "--len", "256..4096"))
-                problems.push_back(
-                    problem_of(operation, dtype, mask, heads, kv_heads, head_dim, length, batch));
+                for (const AttentionProblem& problem :
+                     on_caches(problem_of(operation, dtype, mask, heads, kv_heads, head_dim, length,
+                                          batch),
+                               caches))
+                  problems.push_back(problem);
           }
   return problems;
 }
@@ -321,7 +341,7 @@ ATTEST_COMMAND(
             "Examples:\n"
             "  attest bench naive chunked --len 256..4096 --json new.json\n"
             "  attest bench ./libmine.so chunked --op forward,backward --dtype f32,bf16\n"
-            "  attest bench contiguous paged --op decode --len 4096 --heads 32 --kv-heads 8\n"
+            "  attest bench contiguous concat --op decode --len 4096 --heads 32 --kv-heads 8\n"
             "Kernels take turns, each call between two runs of a loop of FMAs; a sample whose loop "
             "is slow is dropped.\nA kernel that the oracle does not agree with gets no time. "
             "Exit codes: 0 all got a time, 1 not all, 2 usage.",
@@ -336,6 +356,8 @@ ATTEST_COMMAND(
                     {"--dtype", "LIST", "default f32"},
                     {"--mask", "LIST", "full, causal (the default), window:N"},
                     {"--op", "LIST", "forward (the default), backward, decode"},
+                    {"--cache", "LIST",
+                     "decode: contiguous (the default), ring, paged (pages of 16 rows)"},
                     {"--case", "LINE", "this case alone"},
                     {"--cases", "FILE", "the cases of a file, one a line"},
                     {"--threads", "N", "of a kernel; default 1"},

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "attest/names.hpp"
+#include "harness/appended.hpp"
 #include "harness/data.hpp"
 #include "harness/generate.hpp"
 #include "harness/judge.hpp"
@@ -67,6 +68,12 @@ std::optional<std::string> judge_whole(const AttentionProblem& problem,
         return why;
     }
     return std::nullopt;
+  }
+  if (problem.operation == Operation::decode) {
+    std::int64_t compared = 0;
+    if (const auto wrong = wrong_appended(problem, inputs, profile, seen, compared))
+      return fmt::format("element {} of the new rows of {}: expected {:.9g}, got {:.9g}",
+                         wrong->flat, name(wrong->output), wrong->expected, wrong->actual);
   }
   if (auto why = failure_of(judge_values(problem, expected, Output::o, seen.o, generic)))
     return why;

@@ -224,6 +224,30 @@ TEST(SampledOracle, SeesAWrongRowOfALargeCall) {
   EXPECT_NE(judge_for_timing(problem, inputs, profile, seen, answers), std::nullopt);
 }
 
+TEST(SampledOracle, SeesAWrongRowInTheCache) {
+  const auto subject = built_in("contiguous");
+  const PrecisionProfile profile = subject->declaration().profile_for(DType::f32);
+  for (const char* line : {"attention.decode hkv=2 hq=2 lk=9 d=8",
+                           "attention.decode lk=9 d=8 rope=half cache_rotated=1"}) {
+    const AttentionProblem problem = problem_of(line);
+    const AttentionInputs inputs = make_inputs(problem);
+    SharedAnswers answers(1 << 20);
+    const Observation right = observe(*subject, problem, inputs, {});
+    ASSERT_TRUE(right.ok()) << line;
+    EXPECT_EQ(judge_for_timing(problem, inputs, profile, right, answers), std::nullopt) << line;
+    Observation wrong = right;
+    wrong.appended_k.values[5] *= 1.001;
+    EXPECT_EQ(judge_for_timing(problem, inputs, profile, wrong, answers)
+                  .value_or("")
+                  .rfind("element 5 of the new rows of k_cache: expected ", 0),
+              0u)
+        << line;
+    wrong = right;
+    wrong.appended_v.values[0] = -right.appended_v.values[0];
+    EXPECT_TRUE(judge_for_timing(problem, inputs, profile, wrong, answers)) << line;
+  }
+}
+
 TEST(Yardstick, Measures) {
   EXPECT_GT(measure_fma(1), 1e9);
   EXPECT_GT(measure_exp(1), 1e7);
