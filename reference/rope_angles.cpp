@@ -135,10 +135,11 @@ std::int64_t block_of(std::int64_t position) {
 }
 
 /// Kept for all threads, since a run's threads are new ones: making the angles took a fifth of a
-/// short run. Up to 2^23 angles (256 MB), then from scratch: quick asks for 6 million, and who
-/// comes next finds them.
+/// short run. Up to 2^26 angles (2 GB), then from scratch. One run of quick asks for 6 million; the
+/// kernels of a selftest, which differ in what they serve, ask for some 40 million together, and
+/// with 2^23 all were dropped every 15 seconds: a quarter of the time.
 RopeBlock shared_rope_block(const RopeParameters& rope, std::int64_t block) {
-  constexpr std::size_t kMaxAngles = std::size_t{1} << 23;
+  constexpr std::size_t kMaxAngles = std::size_t{1} << 26;
   constexpr std::size_t kBlocksOfTable = 5;  // as large as so many: its numbers in multiprecision
   static std::mutex mutex;
   static std::map<RopeParameters, RopeTable> tables;
