@@ -88,5 +88,49 @@ TEST(BackwardFast, AllowsAWeightThatUnderflows) {
   EXPECT_GE(d_v.t_mixed[1], 0x1p-1074);
 }
 
+/// dQ of one query and two keys at scale 1 and a cap of 1, in T, by 1 - tanh^2 of the score.
+template <class T>
+double d_q_by_tanh(const AttentionInputs& inputs) {
+  const auto q = static_cast<T>(inputs.q.values[0]), d_o = static_cast<T>(inputs.d_o.values[0]);
+  T k[2], d_p[2], t[2], e[2];
+  for (std::size_t j = 0; j < 2; ++j) {
+    k[j] = static_cast<T>(inputs.k.values[j]);
+    d_p[j] = d_o * static_cast<T>(inputs.v.values[j]);
+    const T capped = std::tanh(q * k[j]);
+    t[j] = 1 - capped * capped;
+    e[j] = std::exp(capped - 1);
+  }
+  const T sum = e[0] + e[1], p[2] = {e[0] / sum, e[1] / sum};
+  const T delta = p[0] * d_p[0] + p[1] * d_p[1];
+  return static_cast<double>(p[0] * (d_p[0] - delta) * t[0] * k[0] +
+                             p[1] * (d_p[1] - delta) * t[1] * k[1]);
+}
+
+// 1 - tanh^2 is 0 in double from 19 on, and a subnormal number of its own from 354 to 372: there
+// its distance to any other number of that size is 0, which was taken for none to be allowed.
+TEST(BackwardFast, AllowsASlopeThatSaturatesOrUnderflows) {
+  Worst worst;
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (double x = 0.25; x < 400; x += 0.25) {
+      AttentionProblem problem;
+      problem.operation = Operation::backward;
+      problem.dtype = dtype;
+      problem.kv_len = 2;
+      problem.scale = 1;
+      problem.softcap = 1;
+      AttentionInputs inputs = random_backward_inputs(problem, 1);
+      inputs.q.values = {x}, inputs.k.values = {1, 1.5};
+      inputs.v.values = {0, 0x1p90}, inputs.d_o.values = {1};
+      compare(problem, inputs, worst);
+      ASSERT_FALSE(HasFailure()) << x;
+      const Expected expected = expect(problem, inputs, profile_of(dtype));
+      const ExpectedTensor& d_q = expected.gradients[static_cast<std::size_t>(Gradient::q)];
+      const double kernel =
+          dtype == DType::f64 ? d_q_by_tanh<double>(inputs) : d_q_by_tanh<float>(inputs);
+      EXPECT_LE(std::fabs(kernel - d_q.value[0]), std::min(d_q.t_mixed[0], d_q.t_stat[0]))
+          << name(dtype) << " x = " << x << ": " << kernel << " beside " << d_q.value[0];
+    }
+}
+
 }  // namespace
 }  // namespace attest

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "reference/backward_fast.hpp"
@@ -200,8 +201,11 @@ struct KeyError {
     if (rules.rope) size += 10 * row.rope_abs[x];
     if (rules.alibi_inside) size += 3 * std::fabs(row.alibi[x]);
     const double argument = 2 * at.unit * size / rules.softcap;
-    return std::min(1.0,
-                    row.damping[x] * (3 * argument + 10 * at.unit) * (argument < 0.2 ? 1 : 1e9));
+    // exp may round to a subnormal number, and the low part of a pair to none.
+    constexpr double kUnderflow = 4 * std::numeric_limits<double>::denorm_min();
+    return std::min(
+        1.0,
+        row.damping[x] * (3 * argument + 10 * at.unit) * (argument < 0.2 ? 1 : 1e9) + kUnderflow);
   }
 
   void fill(std::size_t x, BackwardKey<R>& key) const {
@@ -241,13 +245,15 @@ struct KeyError {
         4 * u * u * (d_p * d_p + D * D + d_lse * d_lse) + squared(underflow);
     const double eta =
         profile.eta_p * std::max(1.0, 1 / std::max(std::fabs(at.call.rules.scale), 1e-30));
-    // `slope` is t for dA and 1 for dZ, `change` how far the kernel's may be from it. What delta
-    // does through t stands in `shared`; through its change it is the key's own.
-    const auto errors = [&](double d_s, double slope, double change, Contribution<R>& to,
-                            double& shared) {
+    // `slope` is t for dA and 1 for dZ, `change` how far the kernel's may be from it, `bends`
+    // whether there is one to be made: 1 - tanh^2 is off by roundings of 1, however little t is and
+    // however sure its argument. What delta does through t stands in `shared`; through its change
+    // it is the key's own.
+    const auto errors = [&](double d_s, double slope, double change, bool bends,
+                            Contribution<R>& to, double& shared) {
       const double most = slope + change;
       const double lost = profile.eta_exp * most * std::fabs(y);
-      const double bent = change > 0 ? d_z * (change + 8 * u * slope + 4 * u) : 0;
+      const double bent = bends ? d_z * (change + 8 * u * slope + 4 * u) : 0;
       const double own = d_s * (rho + 4 * u) * sums.lse_growth +
                          growth * (most * p * y_error + p * sums.ED * change + bent);
       shared = growth * slope * p * sums.ED + d_s * (sums.lse_growth - 1);
@@ -256,9 +262,9 @@ struct KeyError {
       to.variance = d_s * d_s * (p_variance + 16 * u * u) + squared(most * p_most) * y_variance +
                     (squared(p_most * change) + squared(slope * (p_most - p))) * sums.EDS +
                     squared(stored) + squared(4 * profile.eta_acc) + squared(lost);
-      if (change > 0) to.variance += squared(d_z) * (36 * u * u + squared(change / kLambda));
+      if (bends) to.variance += squared(d_z) * (36 * u * u + squared(change / kLambda));
     };
-    errors(d_z, 1, 0, key.d_z, key.shared_z);
+    errors(d_z, 1, 0, false, key.d_z, key.shared_z);
     double change = 0;
     if (capped) {
       double argument = row.s[x];
@@ -266,7 +272,7 @@ struct KeyError {
       const double cap = at.call.rules.softcap;
       change = slope_change(std::fabs(argument) / cap, t, terms.before_cap[x] / cap);
     }
-    errors(d_a, t, change, key.d_a, key.shared_a);
+    errors(d_a, t, change, capped, key.d_a, key.shared_a);
   }
 };
 
