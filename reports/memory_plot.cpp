@@ -112,7 +112,8 @@ std::string memory_svg(const std::vector<MemoryLine>& lines) {
     svg += text_at(x(length), kTop + kHigh + 18, "middle", fmt::format("{:.0f}", length));
   }
   // Powers of 4 that the bytes reach.
-  for (double tick = 1; tick <= up.high; tick *= 4) {
+  for (int power = 0; std::ldexp(1.0, 2 * power) <= up.high; ++power) {
+    const double tick = std::ldexp(1.0, 2 * power);
     if (tick < up.low) continue;
     svg += rule(kLeft, y(tick), kLeft + kWide, y(tick), "#ddd");
     svg += text_at(kLeft - 6, y(tick) + 4, "end", bytes_text(static_cast<std::int64_t>(tick)));
