@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "attest/case_line.hpp"
 #include "attest/names.hpp"
@@ -55,9 +54,14 @@ std::vector<double> spread(std::vector<std::pair<double, std::size_t>> wanted) {
 }  // namespace
 
 std::vector<MemoryLine> memory_lines(const BenchRecord& record) {
-  std::map<std::tuple<std::string, std::string>, std::map<double, double>> found;
-  std::vector<std::tuple<std::string, std::string>> order;
-  std::map<std::tuple<std::string, std::string>, std::string> operations;
+  /// What is one line: a kernel, and its case at length 1.
+  struct Kind {
+    std::string subject, line;
+    Operation operation;
+    std::map<double, double> points;
+  };
+  std::vector<Kind> kinds;
+  std::set<Operation> operations;
   for (const BenchSeries& series : series_of(record)) {
     const BenchSample& sample = *series.sample;
     const Result<AttentionProblem> parsed = parse_case(sample.case_line);
@@ -65,19 +69,22 @@ std::vector<MemoryLine> memory_lines(const BenchRecord& record) {
     AttentionProblem problem = *parsed;
     const auto length = static_cast<double>(std::max(problem.q_len, problem.kv_len));
     problem.q_len = std::min<std::int64_t>(problem.q_len, 1), problem.kv_len = 1;
-    const std::tuple key{sample.subject, print_case(problem)};
-    if (found.count(key) == 0) order.push_back(key);
-    found[key][length] = sample.extra_bytes;
-    operations[key] = std::string(enum_name(problem.operation));
+    const std::string line = print_case(problem);
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& known) {
+      return known.subject == sample.subject && known.line == line;
+    });
+    if (kind == kinds.end())
+      kind = kinds.insert(kinds.end(), {sample.subject, line, problem.operation, {}});
+    kind->points[length] = sample.extra_bytes;
+    operations.insert(problem.operation);
   }
-  std::set<std::string> shown;
-  for (const auto& [key, operation] : operations) shown.insert(operation);
   std::vector<MemoryLine> lines;
-  for (const auto& key : order) {
-    if (found[key].size() < 2) continue;
+  for (const Kind& kind : kinds) {
+    if (kind.points.size() < 2) continue;
     MemoryLine line;
-    line.title = plain(std::get<0>(key)) + (shown.size() > 1 ? ", " + operations[key] : "");
-    line.points.assign(found[key].begin(), found[key].end());
+    line.title = plain(kind.subject);
+    if (operations.size() > 1) line.title += ", " + std::string(enum_name(kind.operation));
+    line.points.assign(kind.points.begin(), kind.points.end());
     lines.push_back(std::move(line));
   }
   return lines;

@@ -111,7 +111,6 @@ std::vector<AttentionProblem> on_caches(const AttentionProblem& problem, const s
 std::vector<AttentionProblem> swept(const Arguments& arguments) {
   std::vector<AttentionProblem> problems;
   const auto batch = static_cast<std::int64_t>(read_unsigned(arguments, "--batch", 1, 1, 65536));
-  const std::string caches = arguments.value("--cache", "contiguous");
   for (const std::string& operation : read_list(arguments.value("--op", "forward")))
     for (const std::string& dtype : read_list(arguments.value("--dtype", "f32")))
       for (const std::string& mask : read_list(arguments.value("--mask", "causal")))
@@ -120,13 +119,14 @@ std::vector<AttentionProblem> swept(const Arguments& arguments) {
             const std::string same = std::to_string(heads);
             for (const std::int64_t kv_heads : read_sizes(arguments, "--kv-heads", same))
               for (const std::int64_t length : read_sizes(arguments, "--len", "256..4096"))
-                for (const AttentionProblem& problem :
-                     on_caches(problem_of(operation, dtype, mask, heads, kv_heads, head_dim, length,
-                                          batch),
-                               caches))
-                  problems.push_back(problem);
+                problems.push_back(
+                    problem_of(operation, dtype, mask, heads, kv_heads, head_dim, length, batch));
           }
-  return problems;
+  std::vector<AttentionProblem> placed;
+  for (const AttentionProblem& problem : problems)
+    for (AttentionProblem& one : on_caches(problem, arguments.value("--cache", "contiguous")))
+      placed.push_back(std::move(one));
+  return placed;
 }
 
 std::vector<AttentionProblem> read_problems(const Arguments& arguments) {
