@@ -82,6 +82,20 @@ ATTEST_PLANT(ScaleZeroIsDefault, {.id = "scale_zero_is_default",
                                   .sentence = "a scale of 0 is taken for none given"});
 
 template <class S>
+struct ScaleZeroSkipsProduct : Stepwise<S> {
+  using typename Stepwise<S>::C;
+  C scaled(C product) const override {
+    return this->problem.scale == 0 ? C{0} : Stepwise<S>::scaled(product);
+  }
+};
+ATTEST_PLANT(ScaleZeroSkipsProduct,
+             {.id = "scale_zero_skips_product",
+              .kind = kKind,
+              .sentence = "with a scale of 0 q and k are not read, as BLAS does for alpha = 0: a "
+                          "NaN or inf in them is lost",
+              .reference = "reference BLAS, dgemm.f"});
+
+template <class S>
 struct ScaleSignLost : OtherScale<S> {
   double scale() const override { return std::fabs(this->problem.scale); }
 };
