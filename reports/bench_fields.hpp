@@ -21,6 +21,7 @@ void fields(Visitor& visit, S& yardsticks) {
   visit("read_bytes", yardsticks.read_bytes);
   visit("copy_bytes", yardsticks.copy_bytes);
   visit("exp_f32", yardsticks.exp_f32);
+  visit("integer", yardsticks.integer);
 }
 
 template <class Visitor, MaybeConst<BenchContext> S>
@@ -58,6 +59,8 @@ void fields(Visitor& visit, S& sample) {
   visit.choice("time_unit", sample.time_unit, kTimeUnits);
   visit("subject", sample.subject);
   visit("case", sample.case_line);
+  visit("fma_f32", sample.fma_f32);
+  visit("integer", sample.integer);
   visit("yardstick", sample.yardstick);
   visit("dropped", sample.dropped);
   visit("flops", sample.flops);

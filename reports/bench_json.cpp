@@ -20,8 +20,10 @@ std::string bench_error(const BenchRecord& record) {
     const auto positive = [](double x) { return x > 0 && std::isfinite(x); };
     if (!positive(sample.real_time))
       return fmt::format("bench.benchmarks[{}].real_time: must be above 0", i);
-    if (!positive(sample.yardstick))
-      return fmt::format("bench.benchmarks[{}].yardstick: must be above 0", i);
+    for (const auto& [key, value] :
+         {std::pair{"yardstick", sample.yardstick}, std::pair{"fma_f32", sample.fma_f32},
+          std::pair{"integer", sample.integer}})
+      if (!positive(value)) return fmt::format("bench.benchmarks[{}].{}: must be above 0", i, key);
   }
   return "";
 }

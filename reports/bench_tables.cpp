@@ -111,9 +111,10 @@ Table bench_table(const BenchRecord& record) {
 std::string bench_screen(const BenchRecord& record) {
   const Yardsticks& fast = record.context.yardsticks;
   std::string text = fmt::format(
-      "{}: FMA {} FLOP/s, exp {} 1/s, read {} bytes/s, copy {} bytes/s\n\n{}",
-      plain(record.context.cpu), si_text(fast.fma_f32), si_text(fast.exp_f32),
-      si_text(fast.read_bytes), si_text(fast.copy_bytes), terminal_table(bench_table(record)));
+      "{}: FMA {} FLOP/s, integer {} 1/s, exp {} 1/s, read {} bytes/s, copy {} bytes/s\n\n{}",
+      plain(record.context.cpu), si_text(fast.fma_f32), si_text(fast.integer),
+      si_text(fast.exp_f32), si_text(fast.read_bytes), si_text(fast.copy_bytes),
+      terminal_table(bench_table(record)));
   if (record.null_comparison) {
     const BenchChange& null = *record.null_comparison;
     text +=

@@ -14,7 +14,7 @@ BenchRecord sample() {
   BenchRecord record;
   record.context.cpu = "a CPU";
   record.context.environment = {{"OMP_NUM_THREADS", "2"}};
-  record.context.yardsticks = {100e9, 10e9, 12e9, 1e9};
+  record.context.yardsticks = {100e9, 10e9, 12e9, 1e9, 5e9};
   for (const char* subject : {"naive", "blas"})
     for (int i = 0; i < 3; ++i) {
       BenchSample one;
@@ -25,6 +25,7 @@ BenchRecord sample() {
       one.real_time = (one.subject == "naive" ? 2e6 : 1e6) * (1 + 0.01 * i);
       one.cpu_time = one.real_time;
       one.yardstick = i == 2 ? 0.5 : 1;
+      one.fma_f32 = 100e9 * one.yardstick, one.integer = 5e9;
       one.dropped = i == 2;
       one.flops = 1e7, one.bytes = 1e6, one.extra_bytes = 4096;
       record.benchmarks.push_back(one);
@@ -66,8 +67,9 @@ TEST(BenchSchema, AcceptsWhatIsWrittenAndNoticesWhatIsNot) {
 }
 
 TEST(BenchTables, SayWhatWasMeasured) {
-  EXPECT_EQ(bench_screen(sample()),
-            R"(a CPU: FMA 100 G FLOP/s, exp 1 G 1/s, read 10 G bytes/s, copy 12 G bytes/s
+  EXPECT_EQ(
+      bench_screen(sample()),
+      R"(a CPU: FMA 100 G FLOP/s, integer 5 G 1/s, exp 1 G 1/s, read 10 G bytes/s, copy 12 G bytes/s
 
 case                     kernel     time  spread  FLOP/s  of FMA  bytes/s  peak extra  to first  samples  dropped
 attention.forward lq=64  naive   2.01 ms   1.0 %  4.98 G   5.0 %    498 M     4.0 KiB                  2        1

@@ -49,6 +49,7 @@ def comparison(folder, old):
         slower = 2 if sample["subject"] == "naive" else 1
         sample["real_time"] = slower * 1000 * (1 + 0.002 * sample["repetition_index"])
         sample["yardstick"], sample["dropped"] = 1, False
+        sample["fma_f32"], sample["integer"] = (record["context"]["yardsticks"][key] for key in ("fma_f32", "integer"))
     new = folder / "new.json"
     new.write_text(json.dumps(record))
     for sample in record["benchmarks"]:

@@ -203,6 +203,7 @@ BenchContext context_of(const Arguments& arguments, int threads) {
   context.power_governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   Yardsticks& fast = context.yardsticks;
   fast.fma_f32 = best_of(10, [&] { return measure_fma(threads); });
+  fast.integer = best_of(10, [&] { return measure_integer(threads); });
   fast.exp_f32 = best_of(10, [&] { return measure_exp(threads); });
   fast.read_bytes = best_of(5, [&] { return measure_read(threads); });
   fast.copy_bytes = best_of(5, [&] { return measure_copy(threads); });
@@ -212,11 +213,11 @@ BenchContext context_of(const Arguments& arguments, int threads) {
 /// The first kernel beside itself on the first case that it gets a time on.
 std::optional<BenchChange> null_comparison(const std::vector<BenchSubject>& subjects,
                                            const AttentionProblem& problem,
-                                           const BenchOptions& options, double& best_fma) {
+                                           const BenchOptions& options, Yardsticks& best) {
   BenchSubject again = subjects[0];
   again.name += " again";
-  TimedCase timed = time_case({subjects[0], again}, problem, options, best_fma);
-  settle(timed.samples, best_fma, options.most_sag);
+  TimedCase timed = time_case({subjects[0], again}, problem, options, best);
+  settle(timed.samples, best, options.most_sag);
   BenchRecord record;
   record.benchmarks = std::move(timed.samples);
   const std::vector<std::string> names = names_of(record);
@@ -271,10 +272,10 @@ Kept open_journal(const Arguments& arguments, const BenchContext& context,
 BenchOptions read_options(const Arguments& arguments) {
   BenchOptions options;
   options.threads = static_cast<int>(read_unsigned(arguments, "--threads", 1, 1, 1024));
-  options.samples = static_cast<int>(read_unsigned(arguments, "--samples", 20, 5, 10000));
+  options.samples = static_cast<int>(read_unsigned(arguments, "--samples", 100, 5, 10000));
   options.case_seconds = read_duration("--case-time", arguments.value("--case-time", "15s"));
   options.sample_seconds =
-      read_duration("--sample-time", arguments.value("--sample-time", "0.05s"));
+      read_duration("--sample-time", arguments.value("--sample-time", "0.01s"));
   options.cold = arguments.has("--cold");
   options.interrupted = &catch_interrupts();
   return options;
@@ -292,9 +293,9 @@ ExitCode run(const Arguments& arguments) {
   BenchRecord record;
   record.context = context_of(arguments, options.threads);
   const Kept kept = open_journal(arguments, record.context, subjects, options);
-  double& best_fma = record.context.yardsticks.fma_f32;
+  Yardsticks& best = record.context.yardsticks;
   if (subjects.size() > 1 && !arguments.has("--no-null"))
-    record.null_comparison = null_comparison(subjects, problems[0], options, best_fma);
+    record.null_comparison = null_comparison(subjects, problems[0], options, best);
   RewrittenLine progress;
   const auto start = Clock::now();
   for (std::size_t n = 0; n < problems.size() && !*options.interrupted; ++n) {
@@ -307,7 +308,7 @@ ExitCode run(const Arguments& arguments) {
     if (const auto known = kept.cases.find(line.case_line); known != kept.cases.end()) {
       line = known->second;
     } else {
-      TimedCase timed = time_case(subjects, problems[n], options, best_fma);
+      TimedCase timed = time_case(subjects, problems[n], options, best);
       if (*options.interrupted) break;
       line.benchmarks = std::move(timed.samples);
       line.refused = std::move(timed.refused);
@@ -316,13 +317,14 @@ ExitCode run(const Arguments& arguments) {
     }
     for (BenchSample& sample : line.benchmarks) {
       sample.family_index = static_cast<std::int64_t>(n);
-      best_fma = std::max(best_fma, sample.yardstick);
+      best.fma_f32 = std::max(best.fma_f32, sample.fma_f32);
+      best.integer = std::max(best.integer, sample.integer);
       record.benchmarks.push_back(std::move(sample));
     }
     for (BenchRecord::Refused& refused : line.refused) record.refused.push_back(std::move(refused));
   }
   progress.clear();
-  settle(record.benchmarks, best_fma, options.most_sag);
+  settle(record.benchmarks, best, options.most_sag);
   if (*options.interrupted)
     throw CommandError(
         kept.journal ? "interrupted; the same command with --resume goes on" : "interrupted",
@@ -342,8 +344,10 @@ ATTEST_COMMAND(
             "  attest bench naive chunked --len 256..4096 --json new.json\n"
             "  attest bench ./libmine.so chunked --op forward,backward --dtype f32,bf16\n"
             "  attest bench contiguous concat --op decode --len 4096 --heads 32 --kv-heads 8\n"
-            "Kernels take turns, each call between two runs of a loop of FMAs; a sample whose loop "
-            "is slow is dropped.\nA kernel that the oracle does not agree with gets no time. "
+            "Kernels take turns, each sample between two runs of loops of FMAs and of integers; "
+            "one "
+            "whose loops are slow is dropped.\nA kernel that the oracle does not agree with gets "
+            "no time. "
             "Exit codes: 0 all got a time, 1 not all, 2 usage.",
         .positionals = {{"SUBJECT", "built-in kernels or libraries; ratios are to the first", true,
                          true}},
@@ -361,8 +365,8 @@ ATTEST_COMMAND(
                     {"--case", "LINE", "this case alone"},
                     {"--cases", "FILE", "the cases of a file, one a line"},
                     {"--threads", "N", "of a kernel; default 1"},
-                    {"--samples", "N", "of each kernel and case; default 20"},
-                    {"--sample-time", "TIME", "calls are repeated until then; default 0.05s"},
+                    {"--samples", "N", "of each kernel and case; default 100"},
+                    {"--sample-time", "TIME", "calls are repeated until then; default 0.01s"},
                     {"--case-time", "TIME",
                      "of a kernel: slow ones get fewer samples, at least 5; default 15s"},
                     {"--cold", "", "one call a sample, its tensors in no cache"},

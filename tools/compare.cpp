@@ -9,6 +9,7 @@
 
 #include "attest/text.hpp"
 #include "bench/compare/statistics.hpp"
+#include "bench/timing/settle.hpp"
 #include "reports/bench.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
@@ -56,6 +57,7 @@ ExitCode run(const Arguments& arguments) {
     if (!record) throw CommandError(record.error());
     runs.push_back(std::move(*record));
   }
+  settle_together(runs);
 
   Table table;
   ExitCode code = ExitCode::conformant;

@@ -21,6 +21,7 @@ namespace attest {
 namespace {
 
 constexpr int kLeastSamples = 5;
+constexpr int kMostRounds = 4;  // of the samples that were asked for
 constexpr std::uint32_t kMostRepeats = 1'000'000;
 constexpr std::size_t kMostAnswerBytes = std::size_t{2} << 30;
 
@@ -86,20 +87,25 @@ void calibrate(Timed& timed, const AttentionProblem& problem, const AttentionInp
 }
 
 void take_sample(Timed& timed, const AttentionProblem& problem, const AttentionInputs& inputs,
-                 const BenchOptions& options, double& best_fma) {
+                 const BenchOptions& options, Yardsticks& best) {
   CallOptions call = call_options(options, timed.repeats);
   if (options.cold) call.before_call = chill_caches;
-  const double before = measure_fma(options.threads);
+  // None that goes through memory: it would take the tensors out of the caches.
+  const double fma_before = measure_fma(options.threads);
+  const double integer_before = measure_integer(options.threads);
   const Observation seen = observe(*timed.subject->subject, problem, inputs, call);
-  const double after = measure_fma(options.threads);
+  const double integer_after = measure_integer(options.threads);
+  const double fma_after = measure_fma(options.threads);
   timed.refused = trouble_of(seen);
   if (!seen.ok()) return;
-  best_fma = std::max({best_fma, before, after});
+  best.fma_f32 = std::max({best.fma_f32, fma_before, fma_after});
+  best.integer = std::max({best.integer, integer_before, integer_after});
   BenchSample sample;
   sample.iterations = timed.repeats;
   sample.real_time = 1e9 * seen.call.elapsed_seconds / timed.repeats;
   sample.cpu_time = 1e9 * seen.call.cpu_seconds / timed.repeats;
-  sample.yardstick = std::min(before, after);  // a rate, until the best is known
+  sample.fma_f32 = std::min(fma_before, fma_after);
+  sample.integer = std::min(integer_before, integer_after);
   timed.samples.push_back(sample);
 }
 
@@ -133,15 +139,8 @@ std::string check_for_timing(Subject& subject, const AttentionProblem& problem,
 
 }  // namespace
 
-void settle(std::vector<BenchSample>& samples, double best_fma, double most_sag) {
-  for (BenchSample& sample : samples) {
-    sample.yardstick /= best_fma;
-    sample.dropped = sample.yardstick < 1 - most_sag;
-  }
-}
-
 TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionProblem& problem,
-                    const BenchOptions& options, double& best_fma) {
+                    const BenchOptions& options, Yardsticks& best) {
   const std::string line = print_case(problem);
   const AttentionInputs inputs = make_inputs(problem);
   SharedAnswers answers(kMostAnswerBytes);  // all kernels, before and after: computed once
@@ -160,16 +159,17 @@ TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionPr
   const auto stopped = [&] { return options.interrupted && *options.interrupted; };
   const auto counted = [&](const Timed& timed) {
     return std::count_if(timed.samples.begin(), timed.samples.end(), [&](const BenchSample& one) {
-      return one.yardstick >= (1 - options.most_sag) * best_fma;
+      return share_of_best(one, best) >= 1 - options.most_sag;
     });
   };
   for (int round = 0; !stopped(); ++round) {
     bool more = false;
     for (std::size_t n = 0; n < all.size(); ++n) {
-      if (!all[n].refused.empty() || round >= 2 * all[n].wanted || counted(all[n]) >= all[n].wanted)
+      if (!all[n].refused.empty() || round >= kMostRounds * all[n].wanted ||
+          counted(all[n]) >= all[n].wanted)
         continue;
       more = true;
-      take_sample(all[n], problem, given[n], options, best_fma);
+      take_sample(all[n], problem, given[n], options, best);
     }
     if (!more) break;
   }

@@ -11,6 +11,7 @@
 
 #include "attest/bench_record.hpp"
 #include "attest/problem.hpp"
+#include "bench/timing/settle.hpp"
 #include "harness/subject.hpp"
 
 namespace attest {
@@ -22,11 +23,11 @@ struct BenchSubject {
 
 struct BenchOptions {
   int threads = 1;
-  int samples = 20;              ///< of each kernel and case
-  double sample_seconds = 0.05;  ///< at least; calls are repeated until then
+  int samples = 100;             ///< of each kernel and case
+  double sample_seconds = 0.01;  ///< at least; calls are repeated until then
   double case_seconds = 30;      ///< of one kernel: a slow one gets fewer samples, at least 5
   bool cold = false;             ///< one call a sample, its tensors in no cache
-  double most_sag = 0.1;         ///< a sample whose yardstick falls by more is dropped
+  double most_sag = kMostSag;
   const std::atomic<bool>* interrupted = nullptr;
 };
 
@@ -43,13 +44,10 @@ struct TimedCase {
 };
 
 /// Calls of all kernels in turn (A B C A B C ...), each between two yardsticks, until each has its
-/// samples, or twice as many where yardsticks sag. `best_fma` is the best rate seen so far, and
-/// grows. A kernel that the oracle does not agree with, before or after, gets no sample: `refused`
-/// says why. Yardsticks are rates: settle() follows.
+/// samples, or four times as many where yardsticks sag. `best` holds the best rates seen so far,
+/// which grow. A kernel that the oracle does not agree with, before or after, gets no sample:
+/// `refused` says why. settle() follows.
 TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionProblem& problem,
-                    const BenchOptions& options, double& best_fma);
-
-/// Yardsticks from rates to shares of the run's best, and drops what sagged.
-void settle(std::vector<BenchSample>& samples, double best_fma, double most_sag);
+                    const BenchOptions& options, Yardsticks& best);
 
 }  // namespace attest

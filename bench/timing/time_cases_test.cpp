@@ -84,20 +84,23 @@ BenchOptions quick() {
 }
 
 TEST(TimeCase, TakesTurnsAndCountsWhatWasTimed) {
-  double best_fma = 1;
+  Yardsticks best;
   const AttentionProblem problem =
       problem_of("attention.forward hq=2 hkv=2 lq=64 lk=64 d=32 base=causal");
   const TimedCase timed = time_case(
-      {{"naive", built_in("naive")}, {"chunked", built_in("chunked")}}, problem, quick(), best_fma);
+      {{"naive", built_in("naive")}, {"chunked", built_in("chunked")}}, problem, quick(), best);
   EXPECT_TRUE(timed.refused.empty());
   ASSERT_EQ(timed.samples.size(), 10u);
-  EXPECT_GT(best_fma, 1e9);
+  EXPECT_GT(best.fma_f32, 1e9);
+  EXPECT_GT(best.integer, 1e8);
   for (const BenchSample& sample : timed.samples) {
     EXPECT_EQ(sample.name, sample.subject + "/attention.forward hq=2 lq=64 lk=64 d=32 base=causal");
     EXPECT_GT(sample.real_time, 0);
     EXPECT_GE(sample.iterations, 1);
-    EXPECT_GT(sample.yardstick, 1e8);
-    EXPECT_LE(sample.yardstick, best_fma);
+    EXPECT_GT(sample.fma_f32, 1e8);
+    EXPECT_LE(sample.fma_f32, best.fma_f32);
+    EXPECT_GT(sample.integer, 1e7);
+    EXPECT_LE(sample.integer, best.integer);
     EXPECT_EQ(sample.flops, 2 * (64.0 * 65 / 2) * 4 * 32);
     EXPECT_EQ(sample.repetitions, 5);
   }
@@ -105,19 +108,47 @@ TEST(TimeCase, TakesTurnsAndCountsWhatWasTimed) {
 
 TEST(TimeCase, SettlesYardsticksAndDropsWhatSagged) {
   std::vector<BenchSample> samples(3);
-  samples[0].yardstick = 100, samples[1].yardstick = 91, samples[2].yardstick = 89;
-  settle(samples, 100, 0.1);
+  for (BenchSample& sample : samples) sample.fma_f32 = 100, sample.integer = 10;
+  samples[1].fma_f32 = 91, samples[2].integer = 8;
+  Yardsticks best;
+  best.fma_f32 = 100, best.integer = 10;
+  settle(samples, best, 0.1);
   EXPECT_EQ(samples[0].yardstick, 1);
   EXPECT_EQ(samples[1].yardstick, 0.91);
   EXPECT_FALSE(samples[1].dropped);
+  EXPECT_EQ(samples[2].yardstick, 0.8);
   EXPECT_TRUE(samples[2].dropped);
+}
+
+/// A run whose core was shared from beginning to end knows no better; the other one does.
+TEST(TimeCase, SettlesRunsOfOneMachineTogether) {
+  std::vector<BenchRecord> runs(3);
+  for (BenchRecord& run : runs) {
+    run.context.cpu = "a CPU";
+    run.context.yardsticks.fma_f32 = 100, run.context.yardsticks.integer = 10;
+    run.benchmarks.resize(1);
+    run.benchmarks[0].fma_f32 = 98, run.benchmarks[0].integer = 9.8;
+    settle(run.benchmarks, run.context.yardsticks);
+  }
+  runs[1].context.yardsticks.integer = 5;
+  runs[1].benchmarks[0].integer = 5;
+  settle(runs[1].benchmarks, runs[1].context.yardsticks);
+  EXPECT_FALSE(runs[1].benchmarks[0].dropped);
+  runs[2].context.host_name = "elsewhere";
+  runs[2].context.yardsticks.integer = 20;
+  const double elsewhere = runs[2].benchmarks[0].yardstick;
+  settle_together(runs);
+  EXPECT_EQ(runs[0].benchmarks[0].yardstick, 0.98);
+  EXPECT_EQ(runs[1].benchmarks[0].yardstick, 0.5);
+  EXPECT_TRUE(runs[1].benchmarks[0].dropped);
+  EXPECT_EQ(runs[2].benchmarks[0].yardstick, elsewhere);
 }
 
 TEST(TimeCase, GivesNoTimeToAKernelThatIsWrong) {
   const AttentionProblem problem = problem_of("attention.forward lq=24 lk=24 d=8");
-  double best_fma = 1;
+  Yardsticks best;
   const TimedCase timed = time_case({{"one_wrong", wrong_after(0)}, {"naive", built_in("naive")}},
-                                    problem, quick(), best_fma);
+                                    problem, quick(), best);
   ASSERT_EQ(timed.refused.size(), 1u);
   EXPECT_EQ(timed.refused[0].subject, "one_wrong");
   EXPECT_NE(timed.refused[0].why.find("o[0,0,23,0]: expected"), std::string::npos)
@@ -128,29 +159,27 @@ TEST(TimeCase, GivesNoTimeToAKernelThatIsWrong) {
 
 TEST(TimeCase, ChecksAgainAfterTheLastSample) {
   const AttentionProblem problem = problem_of("attention.forward lq=24 lk=24 d=8");
-  double best_fma = 1;
-  const TimedCase timed = time_case({{"one_wrong", wrong_after(3)}}, problem, quick(), best_fma);
+  Yardsticks best;
+  const TimedCase timed = time_case({{"one_wrong", wrong_after(3)}}, problem, quick(), best);
   EXPECT_EQ(timed.refused.size(), 1u);
   EXPECT_TRUE(timed.samples.empty());
 }
 
 TEST(TimeCase, GivesNoTimeToWhatIsNotServed) {
-  double best_fma = 1;
-  const TimedCase timed =
-      time_case({{"contiguous", built_in("contiguous")}},
-                problem_of("attention.forward lq=8 lk=8 d=8"), quick(), best_fma);
+  Yardsticks best;
+  const TimedCase timed = time_case({{"contiguous", built_in("contiguous")}},
+                                    problem_of("attention.forward lq=8 lk=8 d=8"), quick(), best);
   ASSERT_EQ(timed.refused.size(), 1u);
   EXPECT_EQ(timed.refused[0].why.rfind("not served", 0), 0u) << timed.refused[0].why;
 }
 
 TEST(TimeCase, TimesBackwardAndDecode) {
-  double best_fma = 1;
+  Yardsticks best;
   for (const auto& [name, line] :
        {std::pair{"chunked", "attention.backward lq=32 lk=32 d=16"},
         std::pair{"rope_table", "attention.rope hq=2 lq=33 d=16 rope=half"},
         std::pair{"paged", "attention.decode hq=4 hkv=2 lk=65 d=16 page_size=16 cache=paged"}}) {
-    const TimedCase timed =
-        time_case({{name, built_in(name)}}, problem_of(line), quick(), best_fma);
+    const TimedCase timed = time_case({{name, built_in(name)}}, problem_of(line), quick(), best);
     for (const auto& refused : timed.refused) ADD_FAILURE() << name << ": " << refused.why;
     EXPECT_EQ(timed.samples.size(), 5u) << line;
   }
@@ -167,8 +196,8 @@ TEST(TimeCase, TakesTensorsOutOfTheCachesOnceTheyAreLaidOut) {
   EXPECT_EQ(chilled, 1);
   BenchOptions cold = quick();
   cold.cold = true;
-  double best_fma = 1;
-  const TimedCase timed = time_case({{"naive", subject}}, problem, cold, best_fma);
+  Yardsticks best;
+  const TimedCase timed = time_case({{"naive", subject}}, problem, cold, best);
   ASSERT_EQ(timed.samples.size(), 5u);
   for (const BenchSample& sample : timed.samples) EXPECT_EQ(sample.iterations, 1);
 }
@@ -250,6 +279,7 @@ TEST(SampledOracle, SeesAWrongRowInTheCache) {
 
 TEST(Yardstick, Measures) {
   EXPECT_GT(measure_fma(1), 1e9);
+  EXPECT_GT(measure_integer(1), 1e8);
   EXPECT_GT(measure_exp(1), 1e7);
   EXPECT_GT(measure_read(1), 1e8);
   EXPECT_GT(measure_copy(1), 1e8);

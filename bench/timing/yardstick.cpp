@@ -85,6 +85,20 @@ double rate_of(int threads, const Work& work) {
 
 volatile float seed_of_spins = 0.5f;
 
+constexpr int kIntegerChains = 8;
+
+/// `rounds` times eight independent additions. The empty assembly keeps them what they are: no
+/// product of `rounds`, no vector.
+std::uint64_t spin_integer(long rounds, std::uint64_t seed) {
+  std::uint64_t a = seed, b = a, c = a, d = a, e = a, f = a, g = a, h = a;
+  static_assert(kIntegerChains == 8);
+  for (long round = 0; round < rounds; ++round) {
+    a += seed, b += seed, c += seed, d += seed, e += seed, f += seed, g += seed, h += seed;
+    asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g), "+r"(h));
+  }
+  return a + b + c + d + e + f + g + h;
+}
+
 /// Of a loop in registers: it is given its rounds, a number to begin with and where to leave one.
 double rate_of_spin(int threads, double (*spin)(long, float, float*), long rounds) {
   return rate_of(threads, [=](std::int64_t) {
@@ -123,6 +137,15 @@ double measure_fma(int threads) {
         return HWY_DYNAMIC_DISPATCH(SpinFma)(rounds, seed, sink);
       },
       1'000'000);
+}
+
+double measure_integer(int threads) {
+  constexpr long kRounds = 2'000'000;
+  return rate_of(threads, [](std::int64_t) {
+    volatile std::uint64_t keep = spin_integer(kRounds, static_cast<std::uint64_t>(seed_of_spins));
+    (void)keep;
+    return static_cast<double>(kIntegerChains * kRounds);
+  });
 }
 
 double measure_exp(int threads) {

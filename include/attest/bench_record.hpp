@@ -20,6 +20,7 @@ struct Yardsticks {
   double read_bytes = 0;  ///< bytes/s from memory
   double copy_bytes = 0;  ///< bytes/s read and written
   double exp_f32 = 0;     ///< 1/s
+  double integer = 0;     ///< additions of registers a second, all that the core can issue
 };
 
 struct BenchContext {
@@ -47,8 +48,9 @@ struct BenchSample {
   std::string time_unit = "ns";
   // Beyond Google Benchmark's:
   std::string subject, case_line;
-  double yardstick = 1;  ///< the slower of the FMA loops before and after, over the run's best (in
-                         ///< a journal, before the best is known: FLOP/s)
+  double fma_f32 = 0, integer = 0;  ///< yardsticks: the slower of the loops before and after
+  double yardstick = 1;  ///< the lesser of their shares of the run's best; 1 in a journal, before
+                         ///< that is known
   bool dropped = false;  ///< the yardstick sagged: not to be counted
   double flops = 0, bytes = 0, extra_bytes = 0;  ///< of one call; extra: measured, 0 where not
 };
