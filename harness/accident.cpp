@@ -52,11 +52,7 @@ std::string nearest_edge(std::uint64_t address, const Death& death) {
 }
 
 std::string with_output(std::string sentence, const Death& death) {
-  std::string output = printable(death.output);
-  constexpr std::size_t kMost = 300;
-  if (output.empty()) return sentence;
-  if (output.size() > kMost) output = printable(output.substr(output.size() - kMost));
-  return fmt::format("{}; it printed: {}", sentence, output);
+  return attest::with_output(std::move(sentence), death.output);
 }
 
 std::string fault_place(const FaultReport& fault) {
@@ -87,6 +83,14 @@ std::optional<Accident> out_of_bounds(const Death& death) {
 }
 
 }  // namespace
+
+std::string with_output(std::string sentence, std::string_view printed) {
+  std::string output = printable(printed);
+  constexpr std::size_t kMost = 300;
+  if (output.empty()) return sentence;
+  if (output.size() > kMost) output = printable(output.substr(output.size() - kMost));
+  return fmt::format("{}; it printed: {}", sentence, output);
+}
 
 Accident describe_memory(std::uint64_t limit, std::string_view where) {
   return {Verdict::out_of_memory, Reason::none,

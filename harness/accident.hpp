@@ -43,6 +43,8 @@ struct Death {
 /// no measured times.
 Accident describe_death(const Death& death);
 Accident describe_hang(double cpu_seconds, bool by_wall, std::string_view where);
+/// The sentence, and the end of what was printed where something was.
+std::string with_output(std::string sentence, std::string_view printed);
 Accident describe_memory(std::uint64_t limit, std::string_view where);
 
 /// Printable UTF-8 on one line: control characters become blanks, bytes that are no UTF-8 '?', long

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -20,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <vector>
 
 namespace attest {
 
@@ -36,7 +38,7 @@ double seconds_since(Clock::time_point start) {
 
 /// posix_spawn with only stdin (nothing), stdout and stderr (the pipe) and the arena open, in a
 /// process group of its own: Ctrl-C is for the runner.
-int spawn(const std::string& program, int pipe_fd, int arena_fd, pid_t& pid) {
+int spawn(const std::string& program, std::string variable, int pipe_fd, int arena_fd, pid_t& pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
@@ -57,15 +59,45 @@ int spawn(const std::string& program, int pipe_fd, int arena_fd, pid_t& pid) {
       static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP));
   std::string name = "attest-host";
   char* arguments[] = {name.data(), nullptr};
-  const int error = posix_spawn(&pid, program.c_str(), &files, &attributes, arguments, environ);
+  std::vector<char*> environment;
+  if (!variable.empty()) environment.push_back(variable.data());
+  for (char** one = environ; *one; ++one) environment.push_back(*one);
+  environment.push_back(nullptr);
+  const int error =
+      posix_spawn(&pid, program.c_str(), &files, &attributes, arguments, environment.data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   return error;
 }
 
+/// 0 where it is gone.
+double cpu_seconds_of(pid_t pid) {
+  clockid_t clock;
+  timespec now{};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) != 0) return 0;
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// The processes that it started, theirs, and so on.
+std::vector<pid_t> descendants(pid_t root) {
+  constexpr std::size_t kMost = 256;
+  std::vector<pid_t> found{root};
+  for (std::size_t at = 0; at < found.size() && found.size() < kMost; ++at) {
+    std::error_code error;
+    const std::filesystem::path tasks = fmt::format("/proc/{}/task", found[at]);
+    for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+      std::ifstream children(task.path() / "children");
+      for (pid_t child = 0; children >> child;) found.push_back(child);
+    }
+  }
+  found.erase(found.begin());
+  return found;
+}
+
 }  // namespace
 
-std::optional<std::string> HostProcess::start(const std::string& program, Command command) {
+std::optional<std::string> HostProcess::start(const std::string& program, Command command,
+                                              const std::string& variable) {
   stop();
   arena_.publish();
   HostHeader& header = arena_.header();
@@ -93,8 +125,8 @@ std::optional<std::string> HostProcess::start(const std::string& program, Comman
   // and this thread ends only once the child is gone.
   std::promise<int> spawned;
   std::future<int> error = spawned.get_future();
-  watcher_ = std::thread([this, program, pipe, &spawned] {
-    int failed = spawn(program, pipe.write, arena_.fd(), pid_);
+  watcher_ = std::thread([this, program, variable, pipe, &spawned] {
+    int failed = spawn(program, variable, pipe.write, arena_.fd(), pid_);
     close(pipe.write);
     if (!failed) {
       pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
@@ -141,9 +173,26 @@ void HostProcess::drain(int fd) {
   for (int i = 0; i < kMostReads; ++i) {
     const ssize_t got = read(fd, block, sizeof block);
     if (got <= 0) return;
+    if (!mark_.empty()) pass_on({block, static_cast<std::size_t>(got)});
     const std::lock_guard lock(output_mutex_);
     output_.append(block, static_cast<std::size_t>(got));
     if (output_.size() > kKeptOutput) output_.erase(0, output_.size() - kKeptOutput);
+  }
+}
+
+void HostProcess::pass_on(std::string_view text) {
+  constexpr int kMostLines = 100;
+  constexpr std::size_t kMostColumns = 1000;
+  static std::atomic<int> lines{0};
+  for (const char c : text) {
+    if (c != '\n' && line_.size() < kMostColumns) {
+      line_.push_back(c);
+      continue;
+    }
+    const int line = lines++;
+    if (line < kMostLines) fmt::print(stderr, "[{}] {}\n", mark_, printable(line_));
+    if (line == kMostLines) fmt::print(stderr, "[{}] what more it prints is not shown\n", mark_);
+    line_.clear();
   }
 }
 
@@ -188,25 +237,30 @@ std::string HostProcess::output() {
   return output_;
 }
 
-double HostProcess::cpu_seconds() const {
-  clockid_t clock;
-  timespec now{};
-  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &now) != 0) return 0;
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+double HostProcess::cpu_seconds() const { return cpu_seconds_of(pid_); }
+
+double HostProcess::children_cpu_seconds() const {
+  double seconds = 0;
+  for (const pid_t child : descendants(pid_)) seconds += cpu_seconds_of(child);
+  return seconds;
 }
 
 HostProcess::Starvation HostProcess::starvation() const {
   Starvation found;
-  std::error_code error;
-  const std::filesystem::path tasks = fmt::format("/proc/{}/task", pid_);
-  for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
-    // "123 (name) R ...": a name may hold anything, parentheses too.
-    std::string stat;
-    std::getline(std::ifstream(task.path() / "stat"), stat);
-    const std::size_t name_end = stat.rfind(')');
-    found.runnable |= name_end != std::string::npos && stat.substr(name_end).starts_with(") R");
-    double ran = 0, waited = 0;  // nanoseconds
-    if (std::ifstream(task.path() / "schedstat") >> ran >> waited) found.seconds += 1e-9 * waited;
+  std::vector<pid_t> processes = descendants(pid_);
+  processes.push_back(pid_);
+  for (const pid_t process : processes) {
+    std::error_code error;
+    const std::filesystem::path tasks = fmt::format("/proc/{}/task", process);
+    for (const auto& task : std::filesystem::directory_iterator(tasks, error)) {
+      // "123 (name) R ...": a name may hold anything, parentheses too.
+      std::string stat;
+      std::getline(std::ifstream(task.path() / "stat"), stat);
+      const std::size_t name_end = stat.rfind(')');
+      found.runnable |= name_end != std::string::npos && stat.substr(name_end).starts_with(") R");
+      double ran = 0, waited = 0;  // nanoseconds
+      if (std::ifstream(task.path() / "schedstat") >> ran >> waited) found.seconds += 1e-9 * waited;
+    }
   }
   return found;
 }
@@ -255,12 +309,15 @@ HostProcess::Answer HostProcess::wait(const Limits& limits, bool& grew) {
 
   const auto start = Clock::now();
   const double starved_before = starvation().seconds;
+  // From now on: what they used in the first slice is forgiven.
+  const double children_before = children_cpu_seconds();
   const std::uint64_t data_before = data_bytes();
   std::uint64_t data_halfway = 0;
   for (;;) {
     wait_for_turn(header, Turn::runner, slice_ns);
     if (auto done = answer()) return *done;
-    const double cpu = cpu_seconds() - 1e-9 * static_cast<double>(header.cpu_before_ns);
+    const double cpu = cpu_seconds() - 1e-9 * static_cast<double>(header.cpu_before_ns) +
+                       std::max(0.0, children_cpu_seconds() - children_before);
     const double wall = seconds_since(start) + slice;
     const bool over_cpu = cpu > limits.cpu_seconds;
     const bool over_wall =

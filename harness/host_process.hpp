@@ -24,9 +24,10 @@ class HostProcess {
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
 
-  /// Starts the program on the arena, with the turn given to it and `command` waiting. Returns why
-  /// it cannot.
-  std::optional<std::string> start(const std::string& program, Command command);
+  /// Starts the program on the arena, with the turn given to it and `command` waiting, and with
+  /// `variable` ("NAME=value") in its environment where that is not "". Returns why it cannot.
+  std::optional<std::string> start(const std::string& program, Command command,
+                                   const std::string& variable);
   /// Asks it to leave, then kills it. Safe where it is gone already.
   void stop();
   void kill();
@@ -46,6 +47,9 @@ class HostProcess {
   HostEnd end();
   /// The last 4 KiB of its stdout and stderr.
   std::string output();
+  /// Prints what it prints to stderr too, each line behind "[mark]"; the first 100 lines of all
+  /// processes together.
+  void pass_output_on(const std::string& mark) { mark_ = mark; }
   /// Bytes of private memory (data and stack).
   std::uint64_t data_bytes() const;
   /// Bounds its private memory to `bytes` in all. No effect in sanitizer builds, whose shadow
@@ -58,7 +62,10 @@ class HostProcess {
   };
   void watch(Pipe pipe);
   void drain(int fd);
+  void pass_on(std::string_view text);
   double cpu_seconds() const;
+  /// Of the processes that it started.
+  double children_cpu_seconds() const;
   struct Starvation {
     bool runnable = false;  ///< a thread has a core or waits for one
     double seconds = 0;     ///< that its threads waited for a core
@@ -74,6 +81,7 @@ class HostProcess {
   std::thread watcher_;
   std::mutex output_mutex_;
   std::string output_;
+  std::string mark_, line_;  ///< line_: what came after the last end of a line
 };
 
 }  // namespace attest

@@ -175,7 +175,9 @@ std::optional<CaseResult> judge_call(const Observation& observation, const Decla
     default:
       result.verdict = Verdict::fail;
       result.reason = Reason::junk_status;
-      result.detail = "returned status " + std::to_string(call.status) + ", which means nothing";
+      result.detail = call.message.empty() ? "returned status " + std::to_string(call.status) +
+                                                 ", which means nothing"
+                                           : call.message;
       return result;
   }
 }

@@ -20,6 +20,7 @@
 #include "harness/machine_info.hpp"
 #include "harness/measure_cache.hpp"
 #include "harness/measure_memory.hpp"
+#include "harness/pace.hpp"
 #include "harness/tally.hpp"
 #include "harness/unit.hpp"
 
@@ -136,6 +137,12 @@ std::optional<RunError> Run::plan() {
   kernel_version_ = workers_.first().version();
   work_.declaration = workers_.first().declaration();
   work_.seed = options_.seed;
+  if (options_.most_call_seconds > 0)
+    workers_.for_each(
+        1, [](std::size_t) { return true; },
+        [&](Worker& worker, std::size_t) {
+          work_.most_triples = triples_within(*worker.subject, options_.most_call_seconds);
+        });
   work_.audit_pairs = suite ? suite->audit_pairs : 100000;
   all_ = select_requirements(options_.requirements, suite, options_.filter);
   work_.requirements = not_skipped(all_, work_.declaration);
@@ -175,7 +182,8 @@ JournalHeader Run::journal_header() const {
           {"seed", std::to_string(options_.seed)},
           {"shard", fmt::format("{}/{}", options_.shard.index, options_.shard.count)},
           {"kernel", kernel_name_},
-          {"library", file_hash(options_.subject.path)},
+          {"library", file_hash(options_.subject.program.empty() ? options_.subject.path
+                                                                 : options_.subject.source)},
           {"declaration", work_.declaration.text},
           {"requirements", ids}};
 }
@@ -319,8 +327,9 @@ void Run::find() {
 
 /// Once per run, by its first shard, where there is time for it.
 void Run::measure(Record& record) {
-  const bool wanted = options_.cases_name.empty() && options_.filter.empty() &&
-                      options_.shard.index == 1 && !options_.suite.starts_with("smoke");
+  const bool wanted = options_.most_call_seconds <= 0 && options_.cases_name.empty() &&
+                      options_.filter.empty() && options_.shard.index == 1 &&
+                      !options_.suite.starts_with("smoke");
   if (!wanted || over_budget_ || interrupted() || !workers_.trouble().empty()) return;
   const std::vector<AttentionProblem> calls = measured_calls(work_.declaration);
   std::string trouble;

@@ -33,6 +33,8 @@ struct RunOptions {
   int jobs = 1;
   Shard shard;
   double time_budget_seconds = 0;  ///< for the list of cases; 0: none
+  /// Problems that take longer, by the kernel's pace, are not judged; 0: all are.
+  double most_call_seconds = 0;
   double most_lost_seconds = 30;   ///< to problems that hang or eat memory; they end the list
   double finding_seconds = 30;     ///< for shrinking and reruns; after it causes stay as drawn
   bool cut_is_incomplete = false;  ///< a budget that cuts the list leaves no verdict (CI)

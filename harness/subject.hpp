@@ -54,14 +54,18 @@ class Subject {
 
 /// Where a kernel is: a path to a shared library, with `#name` for one kernel of several; or the
 /// name of a built-in one, looked up as <name>.so in the module folder beside the command
-/// (module_dir()).
+/// (module_dir()); or a program.
 struct SubjectSpec {
-  std::string path;
+  std::string path;    ///< of a program: what the user calls it by
   std::string kernel;  ///< "" = the first
   bool built_in = false;
   /// Taken instead of the kernel's own declaration, which may then be missing; "": the kernel's
   /// own.
   std::string declaration;
+  /// How to start the program that answers (reports/message.hpp), through the bridge in
+  /// module_dir(); "": a library.
+  std::string program = {};
+  std::string source = {};  ///< of a program: the file that holds it, where that is known
 };
 Result<SubjectSpec> resolve_subject(const std::string& text);
 std::string module_dir();

@@ -12,8 +12,13 @@ namespace attest {
 namespace {
 
 constexpr int kStartTries = 3;
+/// What limits on CPU time are multiplied by: they are set for kernels of C, and a program may be
+/// an interpreter's. Plain Python takes 100 to 300 ns for what they take 1 ns.
+constexpr double kPatience = 100;
 
-const char* where(Stage stage) {
+const char* where(Stage stage, bool program) {
+  if (program && (stage == Stage::loading || stage == Stage::opening))
+    return " before it said hello";
   switch (stage) {
     case Stage::starting: return " while starting";
     case Stage::loading: return " while the library was loaded";
@@ -31,6 +36,7 @@ class HostSubject final : public Subject {
  public:
   HostSubject(SubjectSpec spec, HostOptions options)
       : spec_(std::move(spec)), options_(std::move(options)), process_(arena_) {
+    if (is_program()) process_.pass_output_on(spec_.path);
     if (options_.program.empty()) options_.program = module_dir() + "/attest-host";
   }
 
@@ -48,7 +54,9 @@ class HostSubject final : public Subject {
   int alignment() const override { return facts_.alignment; }
   Arena& arena() override { return arena_; }
 
-  CallStatus call(const PlacedCall& call, const CallLimits& limits) override {
+  CallStatus call(const PlacedCall& call, const CallLimits& given) override {
+    CallLimits limits = given;
+    if (is_program()) limits.cpu_seconds *= kPatience;
     if (process_.running() && turn_of(arena_.header()) == Turn::dead)
       return accident(death(nullptr, limits));
     if (!process_.running()) {
@@ -76,7 +84,7 @@ class HostSubject final : public Subject {
     HostHeader& header = arena_.header();
     if (!write_request(spec_, header, error)) return false;
     for (int attempt = 1;; ++attempt) {
-      auto failed = process_.start(options_.program, Command::load);
+      auto failed = process_.start(options_.program, Command::load, program_variable(spec_));
       if (!failed) {
         bool grew = false;
         const auto answer =
@@ -104,6 +112,8 @@ class HostSubject final : public Subject {
     memory_bound_ = 0;
     if (read_facts(spec_, reply_, facts, error)) return true;
     process_.stop();
+    if (is_program() && !error.undeclared)
+      error.message = with_output(std::move(error.message), process_.output());
     return false;
   }
 
@@ -115,8 +125,10 @@ class HostSubject final : public Subject {
     if (answer == HostProcess::Answer::garbled) return overwritten();
     const bool by_wall = answer == HostProcess::Answer::over_wall;
     return describe_hang(by_wall ? options_.load_wall_seconds / 10 : options_.load_cpu_seconds,
-                         by_wall, where(stage));
+                         by_wall, where(stage, is_program()));
   }
+
+  bool is_program() const { return !spec_.program.empty(); }
 
   void bound_memory(std::int64_t bytes) {
     if (bytes == memory_bound_) return;
@@ -144,9 +156,11 @@ class HostSubject final : public Subject {
     process_.kill();
     process_.stop();
     if (answer == HostProcess::Answer::garbled) return overwritten();
-    if (grew) return describe_memory(static_cast<std::uint64_t>(limits.memory_bytes), where(stage));
+    if (grew)
+      return describe_memory(static_cast<std::uint64_t>(limits.memory_bytes),
+                             where(stage, is_program()));
     return describe_hang(limits.cpu_seconds, answer == HostProcess::Answer::over_wall,
-                         where(stage));
+                         where(stage, is_program()));
   }
 
   /// Of a host that is dead; takes it away.
@@ -163,7 +177,7 @@ class HostSubject final : public Subject {
     death.end = process_.end();
     const std::string output = process_.output();
     death.output = output;
-    death.where = where(header.stage);
+    death.where = where(header.stage, is_program());
     death.call = call;
     death.memory_limit = static_cast<std::uint64_t>(limits.memory_bytes);
     const FaultReport fault = header.fault;

@@ -50,6 +50,7 @@ std::string load_problem(const SubjectSpec& spec, const LoadReply& reply) {
       return fmt::format("its alignment is {}, not a power of two up to {}", reply.number,
                          kPageBytes);
     case LoadProblem::open_failed:
+      if (!spec.program.empty()) return text;
       return fmt::format("open() returned status {}{}{}", reply.number, text.empty() ? "" : ": ",
                          text);
   }
@@ -58,8 +59,13 @@ std::string load_problem(const SubjectSpec& spec, const LoadReply& reply) {
 
 }  // namespace
 
+std::string program_variable(const SubjectSpec& spec) {
+  return spec.program.empty() ? "" : "ATTEST_WORKER=" + spec.program;
+}
+
 bool write_request(const SubjectSpec& spec, HostHeader& header, OpenError& error) {
-  if (put(spec.path, header.path) && put(spec.kernel, header.kernel)) return true;
+  const std::string library = spec.program.empty() ? spec.path : module_dir() + "/attest-bridge";
+  if (put(library, header.path) && put(spec.kernel, header.kernel)) return true;
   error = {fmt::format("{}: the path or the kernel's name is too long", spec.path), false};
   return false;
 }

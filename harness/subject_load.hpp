@@ -18,6 +18,8 @@ struct KernelFacts {
 
 /// Puts path and kernel where load_plugin() finds them; the error is one line.
 bool write_request(const SubjectSpec& spec, HostHeader& header, OpenError& error);
+/// Where the bridge to a program finds how to start it: "NAME=value", or "" for a library.
+std::string program_variable(const SubjectSpec& spec);
 /// From the reply; false with one line that names the library, where something is wrong.
 bool read_facts(const SubjectSpec& spec, const LoadReply& reply, KernelFacts& facts,
                 OpenError& error);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,8 @@ struct WorkList {
   /// For each of `given` the one requirement that is checked on it; empty: all that speak of it.
   std::vector<std::string> given_requirements;
   std::int64_t audit_pairs = 0;
+  /// Problems of more triples (harness/pace.hpp) are not judged: the kernel is too slow for them.
+  double most_triples = std::numeric_limits<double>::infinity();
   std::vector<WorkUnit> units;
 };
 

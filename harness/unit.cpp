@@ -12,6 +12,7 @@
 #include "harness/data.hpp"
 #include "harness/machine_info.hpp"
 #include "harness/observe.hpp"
+#include "harness/pace.hpp"
 #include "reference/audit.hpp"
 
 namespace attest {
@@ -83,6 +84,14 @@ void add_undeclared(std::size_t place, const std::string& why, UnitResult& unit)
   unit.cases.push_back(std::move(outcome));
 }
 
+void add_too_large(std::size_t place, UnitResult& unit) {
+  CaseOutcome outcome;
+  outcome.requirement = static_cast<int>(place);
+  outcome.verdict = Verdict::not_judged;
+  outcome.detail = "too large for a kernel of this pace";
+  unit.cases.push_back(std::move(outcome));
+}
+
 void audit_unit(const WorkList& work, const WorkUnit& unit, CaseContext& context,
                 const AttentionProblem& problem, Audit& audit) {
   if (work.audit_pairs <= 0 || context.cached_expected() == nullptr) return;
@@ -108,13 +117,16 @@ UnitResult check_unit(const WorkList& work, const WorkUnit& unit, CaseContext& c
   const bool shared = unit.is_shared();
   const auto undeclared =
       shared ? not_declared(work.declaration, *problem) : std::optional<std::string>();
+  const bool too_large = triples_of(*problem) > work.most_triples;
   for (const std::size_t place : requirements_of(work, unit, *problem)) {
-    if (undeclared)
+    if (too_large)
+      add_too_large(place, result);
+    else if (undeclared)
       add_undeclared(place, *undeclared, result);
     else
       add_case(work, place, context, *problem, result);
   }
-  if (shared && !undeclared) audit_unit(work, unit, context, *problem, result.audit);
+  if (shared && !undeclared && !too_large) audit_unit(work, unit, context, *problem, result.audit);
   return result;
 }
 

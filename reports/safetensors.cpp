@@ -7,7 +7,6 @@
 #include <array>
 #include <optional>
 
-#include "attest/dtype.hpp"
 #include "reports/json_document.hpp"
 #include "reports/text.hpp"
 
@@ -75,6 +74,7 @@ std::string read_tensor(const Json& entry, std::string_view data, NamedArray& ar
   if (extent.end - extent.begin != *count * size_of(*dtype))
     return fmt::format("{} bytes, but the shape takes {}", extent.end - extent.begin,
                        *count * size_of(*dtype));
+  array.dtype = *dtype;
   for (const std::uint64_t size : *shape) array.shape.push_back(static_cast<std::int64_t>(size));
   array.values.reserve(*count);
   for (std::uint64_t i = 0; i < *count; ++i)

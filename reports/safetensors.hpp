@@ -10,11 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "attest/dtype.hpp"
 #include "attest/result.hpp"
 
 namespace attest {
 
 struct NamedArray {
+  DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::vector<double> values;  ///< row-major
 };

@@ -74,11 +74,17 @@ std::string subject_name(const Record& record) {
   return record.subject.version.empty() ? name : name + ' ' + plain(record.subject.version);
 }
 
+bool names_program(const std::string& path) {
+  return path.starts_with("jsonl:") || path.starts_with("safetensors:") ||
+         path.find("::") != std::string::npos;
+}
+
 std::string subject_word(const Record& record) {
   const SubjectInfo& subject = record.subject;
   const std::string name = plain(subject.name);
-  return shell_word(subject.built_in || subject.path.empty() ? name
-                                                             : plain(subject.path) + '#' + name);
+  if (subject.built_in || subject.path.empty()) return shell_word(name);
+  return shell_word(names_program(subject.path) ? plain(subject.path)
+                                                : plain(subject.path) + '#' + name);
 }
 
 std::string verdict_sentence(const Record& record) {

@@ -16,7 +16,10 @@ std::string_view verdict_word(SuiteVerdict verdict);
 
 /// "naive 1.0"
 std::string subject_name(const Record& record);
-/// How the command line names the subject, for a shell: a built-in's name, or library#kernel.
+/// Whether a record's kernel is a program (tools/program_subject.hpp): no `#name` follows it.
+bool names_program(const std::string& path);
+/// How the command line names the subject, for a shell: a built-in's name, library#kernel, or a
+/// program.
 std::string subject_word(const Record& record);
 
 /// What the verdict rests on: "412 of 20,312 cases fail, 3 causes".

@@ -14,6 +14,8 @@
 #include "attest/case_line.hpp"
 #include "attest/text.hpp"
 #include "harness/unit.hpp"
+#include "reports/text.hpp"
+#include "tools/program_subject.hpp"
 
 namespace attest {
 
@@ -111,9 +113,26 @@ AttentionProblem read_case_argument(const std::string& line) {
 }
 
 SubjectSpec read_subject(const std::string& text) {
+  if (std::optional<SubjectSpec> program = program_subject(text)) return *program;
   Result<SubjectSpec> spec = resolve_subject(text);
   if (!spec) throw CommandError(spec.error());
   return *spec;
+}
+
+std::string subject_argument(const Arguments& arguments) {
+  if (arguments.has("--python")) setenv("ATTEST_PYTHON", arguments.value("--python").c_str(), 1);
+  const bool named =
+      arguments.positionals.contains("SUBJECT") && !arguments.positionals.at("SUBJECT").empty();
+  if (!arguments.has("--cmd")) {
+    if (arguments.has("--protocol")) throw CommandError("--protocol goes with --cmd");
+    if (!named) throw CommandError("no kernel given: SUBJECT, or --cmd 'PROGRAM ARGS'");
+    return arguments.positional("SUBJECT");
+  }
+  if (named) throw CommandError("--cmd takes the place of SUBJECT");
+  const std::string protocol = arguments.value("--protocol", "jsonl");
+  if (protocol != "jsonl" && protocol != "safetensors")
+    throw CommandError("--protocol: '" + plain(protocol) + "' is none of safetensors, jsonl");
+  return protocol + ":" + arguments.value("--cmd");
 }
 
 std::unique_ptr<Subject> open_subject(const SubjectSpec& spec) {

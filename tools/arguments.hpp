@@ -61,6 +61,9 @@ CaseFile read_case_file(const std::string& path);
 AttentionProblem read_case_argument(const std::string& line);
 
 SubjectSpec read_subject(const std::string& text);
+/// The word that names the kernel: SUBJECT, or --cmd with --protocol in its place
+/// (tools/program_subject.hpp).
+std::string subject_argument(const Arguments& arguments);
 /// In a host; retried once where the machine was the reason.
 std::unique_ptr<Subject> open_subject(const SubjectSpec& spec);
 

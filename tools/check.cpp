@@ -151,10 +151,21 @@ void read_cases(const Arguments& arguments, RunOptions& options) {
   options.case_line_numbers = std::move(file.numbers);
 }
 
+/// A program may take a thousand times what a library takes. A verdict within a minute on fewer
+/// cases, and the scope says so.
+void be_patient_with_program(const Arguments& arguments, RunOptions& options) {
+  options.most_call_seconds = 0.5;
+  if (arguments.has("--time-budget") || options.suite == "full" || !options.cases_name.empty())
+    return;
+  options.time_budget_seconds = 40;
+  options.finding_seconds = 15;
+  options.cut_is_incomplete = false;  // it is a part of what was asked for
+}
+
 RunOptions read_options(const Arguments& arguments) {
   RunOptions options;
   options.command = arguments.command_line;
-  options.subject_text = arguments.positional("SUBJECT");
+  options.subject_text = subject_argument(arguments);
   read_cases(arguments, options);
   options.seed = read_unsigned(arguments, "--seed", 1, 0, ~std::uint64_t{0});
   options.jobs = read_jobs(arguments);
@@ -169,6 +180,7 @@ RunOptions read_options(const Arguments& arguments) {
   options.resume = arguments.has("--resume");
   options.subject = read_subject(options.subject_text);
   assume_declaration(options.subject);
+  if (!options.subject.program.empty()) be_patient_with_program(arguments, options);
   if (arguments.has("--last-failed")) only_last_failed(options);
   options.keep_journal = arguments.has("--journal");
   options.journal_path =
@@ -326,8 +338,16 @@ ATTEST_COMMAND(
             "Exit codes: 0 conformant, 1 not, 2 usage, 3 the suite or the machine failed, 4 too "
             "little "
             "tested",
-        .positionals = {{"SUBJECT", "a built-in name (attest list), a library, or library#kernel"}},
-        .options = {{"--suite", "NAME", "smoke, quick (the default) or full"},
+        .positionals = {{"SUBJECT",
+                         "a built-in name (attest list), a library, library#kernel, FILE.py::NAME, "
+                         "package.module::NAME",
+                         false}},
+        .options = {{"--cmd", "COMMAND", "in place of SUBJECT: a program that answers calls"},
+                    {"--protocol", "NAME",
+                     "that it speaks: jsonl (the default), safetensors (docs/worker.md)"},
+                    {"--python", "INTERPRETER",
+                     "of FILE.py::NAME; default $ATTEST_PYTHON, python3"},
+                    {"--suite", "NAME", "smoke, quick (the default) or full"},
                     {"--seed", "N", "which random problems; default 1"},
                     {"--jobs", "N", "kernel hosts at once; default: one per core"},
                     {"--shard", "I/N", "only the I-th of N parts of the list"},

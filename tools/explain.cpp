@@ -14,6 +14,7 @@
 #include "reference/audit.hpp"
 #include "reference/definition.hpp"
 #include "reports/reader.hpp"
+#include "reports/summary.hpp"
 #include "reports/text.hpp"
 #include "tools/command.hpp"
 #include "tools/probe_subject.hpp"
@@ -59,7 +60,8 @@ Request read_request(const Arguments& arguments) {
         fmt::format("{} has no cause {}; it has {}", path, what, record->causes.size()));
   const Failure& failure = record->failures[static_cast<std::size_t>(cause->smallest)];
   std::string from_record = record->subject.path;
-  if (!from_record.empty()) from_record += "#" + record->subject.name;
+  if (!from_record.empty() && !names_program(from_record))
+    from_record += "#" + record->subject.name;
   return {read_case_argument(failure.case_line), subject.empty() ? from_record : subject};
 }
 

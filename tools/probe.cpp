@@ -140,7 +140,9 @@ ATTEST_COMMAND(
             "  attest probe ./libmine.so             what it takes and does, and a declaration\n"
             "  attest probe ./libmine.so --evidence  with the call that shows each\n"
             "A kernel's own declaration is not looked at, only compared in the end.",
-        .positionals = {{"SUBJECT", "a built-in name (attest list), a library, or library#kernel"}},
+        .positionals = {{"SUBJECT",
+                         "a built-in name (attest list), a library, library#kernel, FILE.py::NAME, "
+                         "jsonl:PROGRAM"}},
         .options = {{"--evidence", "", "show what each answer rests on"},
                     {"--json", "FILE", "write all of it there; - is stdout"}},
         .run = run,

@@ -97,8 +97,10 @@ ATTEST_COMMAND(
             "The same line gives the same bits everywhere. Exit code 1 where something fails, 4 "
             "where "
             "nothing could be checked.",
-        .positionals = {{"CASE", "a case line, in quotes (docs/case-line.md)"},
-                        {"SUBJECT", "a built-in name, a library, or library#kernel"}},
+        .positionals =
+            {{"CASE", "a case line, in quotes (docs/case-line.md)"},
+             {"SUBJECT",
+              "a built-in name, a library, library#kernel, FILE.py::NAME, jsonl:PROGRAM"}},
         .options = {{"--requirement", "ID", "only this one"}},
         .run = run,
     });

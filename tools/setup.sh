@@ -7,7 +7,8 @@ cd "$root" || exit 3
 
 # What each package is for: docs/dependencies.md.
 packages=(g++ cmake ninja-build libfmt-dev libhwy-dev librapidcheck-dev libboost-dev libmpfr-dev libgmp-dev
-  nlohmann-json3-dev libcli11-dev libdlpack-dev libopenblas-dev libgtest-dev libbenchmark-dev python3 python3-jsonschema)
+  nlohmann-json3-dev libcli11-dev libdlpack-dev libopenblas-dev libgtest-dev libbenchmark-dev python3 python3-jsonschema
+  python3-numpy)
 
 say() { printf '==> %s\n' "$*" >&2; }
 die() {

@@ -220,6 +220,19 @@ bool tail_families() {
              return at.seen && key_number(at) < num_keys(at.row) / tile * tile;
            };
          }});
+    register_hypothesis(
+        {.id = "kv_loop_bound_from_q_len" + end,
+         .sentence = with_number("the loop over keys, in blocks of #, ends where the queries do",
+                                 tile),
+         .explains = {"kv_loop_bound_from_q_len"},
+         .rank = 1,
+         .applies = [](Problem p) { return p.q_len < p.kv_len || is_packed(p); },
+         .change = [tile](Variant& v) {
+           v.sees = [tile](const PairAt& at) {
+             const Segment& s = *at.row.segment;
+             return at.seen && key_number(at) < (s.q1 - s.q0 + tile - 1) / tile * tile;
+           };
+         }});
   }
   return true;
 }
