@@ -58,7 +58,7 @@ OrderedJson shapes_json(const std::map<std::string, WireShape>& shapes) {
   return object;
 }
 
-std::string write_jsonl(const Request& request) {
+std::string write_jsonl(const WorkerRequest& request) {
   OrderedJson line;
   line["id"] = request.id;
   line["op"] = request.operation;
@@ -91,7 +91,7 @@ std::string upper(std::string_view text) {
   return up;
 }
 
-std::string write_blob(const Request& request) {
+std::string write_blob(const WorkerRequest& request) {
   OrderedJson header;
   OrderedJson& metadata = header["__metadata__"];
   metadata["id"] = std::to_string(request.id);
@@ -169,7 +169,7 @@ std::string read_output(const std::string& key, const Json& value, const WireSha
 using Texts = std::map<std::string, std::string>;
 
 /// What is no tensor. `texts` holds "id" as digits.
-std::string read_texts(const Texts& texts, const Request& request, Answer& answer) {
+std::string read_texts(const Texts& texts, const WorkerRequest& request, WorkerAnswer& answer) {
   const std::map<std::string_view, std::string*> places{{"status", &answer.status},
                                                         {"message", &answer.message},
                                                         {"name", &answer.name},
@@ -196,18 +196,18 @@ std::string read_texts(const Texts& texts, const Request& request, Answer& answe
 }
 
 /// An answer that is ok has every output.
-std::string missing_output(const Request& request, const Answer& answer) {
+std::string missing_output(const WorkerRequest& request, const WorkerAnswer& answer) {
   if (answer.status != "ok") return "";
   for (const auto& [key, form] : request.outputs)
     if (!answer.outputs.contains(key)) return fmt::format("has no '{}'", key);
   return "";
 }
 
-Result<Answer> read_jsonl(std::string_view text, const Request& request) {
+Result<WorkerAnswer> read_jsonl(std::string_view text, const WorkerRequest& request) {
   const Result<Json> document = json::parse_json(text);
   if (!document) return Error{document.error()};
   if (!document->is_object()) return Error{"must be an object"};
-  Answer answer;
+  WorkerAnswer answer;
   Texts texts;
   for (const auto& item : document->items()) {
     if (item.key() == "tensors") continue;
@@ -237,22 +237,23 @@ Result<Answer> read_jsonl(std::string_view text, const Request& request) {
   return answer;
 }
 
-Result<Answer> read_blob(std::string_view text, const Request& request) {
+Result<WorkerAnswer> read_blob(std::string_view text, const WorkerRequest& request) {
   const Result<Safetensors> blob = read_safetensors(text);
   if (!blob) return Error{blob.error()};
-  Answer answer;
+  WorkerAnswer answer;
   if (const std::string error = read_texts(blob->metadata, request, answer); !error.empty())
     return Error{error};
   for (const auto& [key, array] : blob->tensors) {
     const auto wanted = request.outputs.find(key);
     if (wanted == request.outputs.end())
       return Error{fmt::format("gives {}, which is not asked for", json::quote(key))};
-    if (name(array.dtype) != name(wanted->second.type))
-      return Error{fmt::format("'{}' has dtype {} where {} is asked for", key, name(array.dtype),
-                               name(wanted->second.type))};
+    const auto type = float_type(wanted->second.type);
+    if (!type || array.dtype != upper(name(wanted->second.type)))
+      return Error{fmt::format("'{}' has dtype {} where {} is asked for", key, array.dtype,
+                               upper(name(wanted->second.type)))};
     const std::string error = misfit(key, wanted->second, array.shape, array.values.size());
     if (!error.empty()) return Error{error};
-    answer.outputs[key] = encoded(array.values, array.dtype);
+    answer.outputs[key] = encoded(array.values, *type);
   }
   if (const std::string error = missing_output(request, answer); !error.empty())
     return Error{error};
@@ -277,11 +278,12 @@ std::size_t WireShape::count() const {
   return count;
 }
 
-std::string write_request(const Request& request, MessageFormat format) {
+std::string write_request(const WorkerRequest& request, MessageFormat format) {
   return format == MessageFormat::jsonl ? write_jsonl(request) : write_blob(request);
 }
 
-Result<Answer> read_answer(std::string_view text, const Request& request, MessageFormat format) {
+Result<WorkerAnswer> read_answer(std::string_view text, const WorkerRequest& request,
+                                 MessageFormat format) {
   return format == MessageFormat::jsonl ? read_jsonl(text, request) : read_blob(text, request);
 }
 

@@ -38,7 +38,7 @@ struct WireTensor {
 
 using WireScalar = std::variant<bool, std::int64_t, double, std::string>;
 
-struct Request {
+struct WorkerRequest {
   std::uint64_t id = 0;
   std::string operation;  ///< hello, forward, backward, decode, rope
   std::vector<std::pair<std::string, WireScalar>> attributes;
@@ -47,7 +47,7 @@ struct Request {
 };
 
 /// Answer to hello: name, version, declaration. To a call: status, and the outputs where it is ok.
-struct Answer {
+struct WorkerAnswer {
   std::uint64_t id = 0;
   std::string status = "ok";  ///< ok, unsupported, invalid, out_of_memory, failed
   std::string message;
@@ -67,13 +67,14 @@ constexpr std::optional<MessageFormat> parse_message_format(std::string_view tex
 
 /// safetensors: the blob; metadata holds what is no tensor, as text. jsonl: one line, without its
 /// end.
-std::string write_request(const Request& request, MessageFormat format);
+std::string write_request(const WorkerRequest& request, MessageFormat format);
 
 /// Refuses, in one line that names the place: what is no message, answers something else, lacks an
 /// output or has another, gives one in another type or shape, a status that is none. Numbers of
 /// JSON are rounded to the type that was asked for; "nan", "inf" and "-inf" stand for what JSON has
 /// no number for. Any bytes are safe to pass.
-Result<Answer> read_answer(std::string_view text, const Request& request, MessageFormat format);
+Result<WorkerAnswer> read_answer(std::string_view text, const WorkerRequest& request,
+                                 MessageFormat format);
 
 /// How to start a program that answers.
 struct WorkerCommand {

@@ -20,8 +20,8 @@ std::string bytes_of(const std::vector<double>& values, DType type) {
   return bytes;
 }
 
-Request request() {
-  Request made;
+WorkerRequest request() {
+  WorkerRequest made;
   made.id = 7;
   made.operation = "forward";
   made.attributes = {{"dtype", std::string("f32")},
@@ -46,7 +46,7 @@ TEST(Messages, OfJsonAreOneLineThatReadsBackExactly) {
 }
 
 TEST(Messages, OfSafetensorsAreAnyReadersFiles) {
-  Request plain = request();
+  WorkerRequest plain = request();
   plain.tensors.erase("mask");  // this reader knows floats alone
   const std::string blob = write_request(plain, MessageFormat::safetensors);
   const Result<Safetensors> file = read_safetensors(blob);
@@ -62,7 +62,7 @@ TEST(Messages, OfSafetensorsAreAnyReadersFiles) {
 /// Halfway between two numbers of bf16: once to even. Through f32 it would be the same; what lies a
 /// little beyond, below the last bit of f32, would not.
 TEST(Messages, NumbersOfJsonAreRoundedOnce) {
-  Request asked = request();
+  WorkerRequest asked = request();
   asked.outputs["o"].shape = {3};
   const auto answer = read_answer(
       R"({"id":7,"tensors":{"o":{"shape":[3],"data":[1.00390625,1.0039062500001,"-inf"]}}})", asked,
@@ -84,7 +84,7 @@ TEST(Messages, AnswersAreReadInBothFormats) {
   EXPECT_EQ(refused->status, "unsupported");
   EXPECT_EQ(refused->message, "no windows");
 
-  Request hello;
+  WorkerRequest hello;
   hello.operation = "hello";
   const auto greeting =
       read_answer(R"({"id":0,"name":"mine","version":"2","declaration":"dtype=f32"})", hello,
@@ -92,7 +92,7 @@ TEST(Messages, AnswersAreReadInBothFormats) {
   ASSERT_TRUE(greeting) << greeting.error();
   EXPECT_EQ(greeting->declaration, "dtype=f32");
 
-  Request answer_as_request;
+  WorkerRequest answer_as_request;
   answer_as_request.id = 7;
   answer_as_request.operation = "forward";
   answer_as_request.tensors["o"] = {{WireType::bf16, {1, 2}}, std::string("\x80\x3f\x00\x40", 4)};

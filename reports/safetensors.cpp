@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 
+#include "attest/dtype.hpp"
 #include "reports/json_document.hpp"
 #include "reports/text.hpp"
 
@@ -20,12 +22,41 @@ constexpr std::size_t kMaxTensors = 100'000;
 
 using json::Json;
 
-std::optional<DType> dtype_named(const std::string& name) {
-  if (name == "F64") return DType::f64;
-  if (name == "F32") return DType::f32;
-  if (name == "F16") return DType::f16;
-  if (name == "BF16") return DType::bf16;
-  return std::nullopt;
+/// An element type: its size, and its value from its bytes.
+struct ElementType {
+  std::string_view name;
+  std::size_t bytes;
+  double (*value)(const char* at);
+};
+
+template <DType kType>
+double float_value(const char* at) {
+  return load(at, kType);
+}
+template <class Integer>
+double whole_value(const char* at) {
+  Integer value;
+  std::memcpy(&value, at, sizeof value);
+  return static_cast<double>(value);
+}
+
+constexpr ElementType kElementTypes[] = {
+    {"F64", 8, float_value<DType::f64>},   {"F32", 4, float_value<DType::f32>},
+    {"F16", 2, float_value<DType::f16>},   {"BF16", 2, float_value<DType::bf16>},
+    {"I64", 8, whole_value<std::int64_t>}, {"I32", 4, whole_value<std::int32_t>},
+    {"U8", 1, whole_value<std::uint8_t>},  {"BOOL", 1, whole_value<std::uint8_t>}};
+
+const ElementType* type_named(std::string_view name) {
+  for (const ElementType& type : kElementTypes)
+    if (type.name == name) return &type;
+  return nullptr;
+}
+
+std::string type_names() {
+  std::string names;
+  for (const ElementType& type : kElementTypes)
+    names += (names.empty() ? "" : ", ") + std::string(type.name);
+  return names;
 }
 
 /// Where a tensor's bytes lie, counted from the end of the header.
@@ -62,8 +93,8 @@ std::string read_tensor(const Json& entry, std::string_view data, NamedArray& ar
     return "must have dtype, shape and data_offsets, and nothing else";
   if (!entry["dtype"].is_string()) return "dtype must be a string";
   const std::string name = entry["dtype"].get<std::string>();
-  const auto dtype = dtype_named(name);
-  if (!dtype) return fmt::format("dtype {} is none of F64, F32, F16, BF16", json::quote(name));
+  const ElementType* const type = type_named(name);
+  if (!type) return fmt::format("dtype {} is none of {}", json::quote(name), type_names());
   const auto shape = numbers(entry["shape"]), offsets = numbers(entry["data_offsets"]);
   const auto count = shape ? count_of(*shape) : std::nullopt;
   if (!count) return "shape must be a list of sizes that a file can hold";
@@ -71,14 +102,14 @@ std::string read_tensor(const Json& entry, std::string_view data, NamedArray& ar
       (*offsets)[1] > data.size())
     return "data_offsets lie outside the data";
   extent = {(*offsets)[0], (*offsets)[1]};
-  if (extent.end - extent.begin != *count * size_of(*dtype))
+  if (extent.end - extent.begin != *count * type->bytes)
     return fmt::format("{} bytes, but the shape takes {}", extent.end - extent.begin,
-                       *count * size_of(*dtype));
-  array.dtype = *dtype;
+                       *count * type->bytes);
+  array.dtype = name;
   for (const std::uint64_t size : *shape) array.shape.push_back(static_cast<std::int64_t>(size));
   array.values.reserve(*count);
   for (std::uint64_t i = 0; i < *count; ++i)
-    array.values.push_back(load(data.data() + extent.begin + i * size_of(*dtype), *dtype));
+    array.values.push_back(type->value(data.data() + extent.begin + i * type->bytes));
   return "";
 }
 

@@ -10,13 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "attest/dtype.hpp"
 #include "attest/result.hpp"
 
 namespace attest {
 
 struct NamedArray {
-  DType dtype = DType::f32;
+  std::string dtype;  ///< as the file calls it: "F32"
   std::vector<std::int64_t> shape;
   std::vector<double> values;  ///< row-major
 };
@@ -27,7 +26,7 @@ struct Safetensors {
 };
 
 /// Strict, as the format says: no gaps and no overlap, shapes that fit their bytes, nothing beyond.
-/// F64, F32, F16 and BF16. The error is one line that names the tensor. Any bytes are safe to pass.
+/// F64, F32, F16, BF16, and whole numbers that a double holds: I64, I32, U8, BOOL. The error is one line that names the tensor. Any bytes are safe to pass.
 Result<Safetensors> read_safetensors(std::string_view bytes);
 /// The same from a file of up to 1 GiB; the error starts with the path.
 Result<Safetensors> read_safetensors_file(const std::string& path);

@@ -9,7 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace attest;
-  Request request;
+  WorkerRequest request;
   request.id = 7;
   request.operation = "forward";
   request.outputs["o"] = {WireType::bf16, {1, 2}};

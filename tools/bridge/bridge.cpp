@@ -21,7 +21,7 @@ constexpr attest_status kNonsense = 1000;
 struct Bridge {
   std::unique_ptr<Child> child;
   WorkerCommand command;
-  Answer hello;         ///< the first one: what the plug-in's table says
+  WorkerAnswer hello;   ///< the first one: what the plug-in's table says
   std::string trouble;  ///< why there is no program to talk to
   std::uint64_t next_id = 0;
 
@@ -29,7 +29,7 @@ struct Bridge {
   std::string greet() {
     child = std::make_unique<Child>(command);
     if (const auto why = child->start()) return *why;
-    Request request;
+    WorkerRequest request;
     request.id = next_id++;
     request.operation = "hello";
     request.attributes = {{"protocol", static_cast<std::int64_t>(kWorkerProtocol)}};
@@ -40,7 +40,7 @@ struct Bridge {
       case Child::Outcome::nonsense:
         return fmt::format("its hello is no {} message", name(command.format));
     }
-    Result<Answer> answer = read_answer(text, request, command.format);
+    Result<WorkerAnswer> answer = read_answer(text, request, command.format);
     if (!answer) return "its hello makes no sense: " + answer.error();
     if (answer->status != "ok") return answer->message;
     hello = std::move(*answer);
@@ -71,7 +71,7 @@ void say(attest_context* context, const std::string& text) {
     std::snprintf(context->message, context->message_capacity, "%s", text.c_str());
 }
 
-attest_status status_of(const Answer& answer) {
+attest_status status_of(const WorkerAnswer& answer) {
   if (answer.status == "unsupported") return ATTEST_UNSUPPORTED;
   if (answer.status == "invalid") return ATTEST_INVALID;
   if (answer.status == "out_of_memory") return ATTEST_OUT_OF_MEMORY;
@@ -79,7 +79,7 @@ attest_status status_of(const Answer& answer) {
 }
 
 /// The program's answer; or nonsense, after which a fresh one is started for the next call.
-attest_status ask(Request request, const std::vector<NamedTensor>& outputs,
+attest_status ask(WorkerRequest request, const std::vector<NamedTensor>& outputs,
                   attest_context* context) {
   Bridge& to = bridge();
   if (!to.child->running())
@@ -96,7 +96,7 @@ attest_status ask(Request request, const std::vector<NamedTensor>& outputs,
     case Child::Outcome::nonsense: nonsense = "wrote more than one answer to one request"; break;
   }
   if (nonsense.empty()) {
-    const Result<Answer> answer = read_answer(text, request, to.command.format);
+    const Result<WorkerAnswer> answer = read_answer(text, request, to.command.format);
     if (answer) {
       const attest_status status = status_of(*answer);
       if (status == ATTEST_OK)
@@ -174,7 +174,7 @@ attest_status component(void*, const char* operation, const attest_named_tensor*
                         std::uint64_t num_outputs, const attest_named_scalar* scalars,
                         std::uint64_t num_scalars, attest_context* context) {
   return guarded(context, [&] {
-    Request request;
+    WorkerRequest request;
     request.operation = operation;
     std::vector<NamedTensor> given, wanted;
     for (std::uint64_t n = 0; n < num_inputs; ++n)
@@ -194,7 +194,7 @@ attest_status component(void*, const char* operation, const attest_named_tensor*
 }
 
 attest_plugin make_table() {
-  const Answer& hello = bridge().hello;
+  const WorkerAnswer& hello = bridge().hello;
   attest_plugin plugin{};
   plugin.struct_size = sizeof plugin;
   plugin.abi_version = ATTEST_ABI_VERSION;

@@ -77,7 +77,7 @@ const char* cache_name(std::int32_t cache) {
 }
 
 /// Scalars, of which those that a feature needs stand there only where it is used.
-void put_scalars(const attest_attention& p, int num_threads, Request& request) {
+void put_scalars(const attest_attention& p, int num_threads, WorkerRequest& request) {
   const auto put = [&](const char* key, WireScalar value) {
     request.attributes.emplace_back(key, std::move(value));
   };
@@ -146,7 +146,7 @@ std::vector<NamedTensor> attention_inputs(const attest_attention& p) {
 }  // namespace
 
 void put_tensors(const std::vector<NamedTensor>& inputs, const std::vector<NamedTensor>& outputs,
-                 Request& request) {
+                 WorkerRequest& request) {
   for (const NamedTensor& input : inputs)
     if (input.tensor) request.tensors[input.name] = gather(*input.tensor);
   for (const NamedTensor& output : outputs)
@@ -161,9 +161,9 @@ std::vector<NamedTensor> attention_outputs(const std::string& operation,
   return {{"o", p.o}, {"lse", p.lse}, {"k_cache", p.k_cache}, {"v_cache", p.v_cache}};
 }
 
-Request attention_request(const std::string& operation, const attest_attention& problem,
-                          int num_threads) {
-  Request request;
+WorkerRequest attention_request(const std::string& operation, const attest_attention& problem,
+                                int num_threads) {
+  WorkerRequest request;
   request.operation = operation;
   put_scalars(problem, num_threads, request);
   std::vector<NamedTensor> inputs = attention_inputs(problem);
@@ -176,7 +176,7 @@ Request attention_request(const std::string& operation, const attest_attention& 
   return request;
 }
 
-void take_outputs(const Answer& answer, const std::vector<NamedTensor>& outputs) {
+void take_outputs(const WorkerAnswer& answer, const std::vector<NamedTensor>& outputs) {
   for (const NamedTensor& output : outputs) {
     if (!output.tensor) continue;
     const std::string& bytes = answer.outputs.at(output.name);

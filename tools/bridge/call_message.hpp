@@ -18,15 +18,15 @@ struct NamedTensor {
 
 /// Copies the tensors; asks for the outputs, whose names may be among the tensors too (caches).
 void put_tensors(const std::vector<NamedTensor>& inputs, const std::vector<NamedTensor>& outputs,
-                 Request& request);
+                 WorkerRequest& request);
 
 /// A call of attention: "forward", "backward" or "decode".
-Request attention_request(const std::string& operation, const attest_attention& problem,
-                          int num_threads);
+WorkerRequest attention_request(const std::string& operation, const attest_attention& problem,
+                                int num_threads);
 std::vector<NamedTensor> attention_outputs(const std::string& operation,
                                            const attest_attention& problem);
 
 /// Of an answer that read_answer() took.
-void take_outputs(const Answer& answer, const std::vector<NamedTensor>& outputs);
+void take_outputs(const WorkerAnswer& answer, const std::vector<NamedTensor>& outputs);
 
 }  // namespace attest

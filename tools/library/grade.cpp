@@ -2,6 +2,8 @@
 // From the tensors of a call back to a problem with its values, and to the judge.
 #include "attest/grade.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,6 +14,7 @@
 #include "attest/declaration.hpp"
 #include "attest/grade.h"
 #include "attest/inputs.hpp"
+#include "harness/diagnose.hpp"
 #include "harness/judge.hpp"
 #include "reference/expected.hpp"
 
@@ -259,6 +262,23 @@ void judge_into(Grade& grade, const AttentionProblem& problem, const Expected& e
     grade.message += ", tolerance " + print_number(result.worst->tolerance);
 }
 
+/// What known mistake the outputs look like, from this call alone.
+void add_diagnosis(Grade& grade, const attest_attention& call, const AttentionProblem& problem,
+                   const AttentionInputs& inputs, const PrecisionProfile& profile,
+                   const Expected& expected) {
+  Sample sample{problem, inputs, profile, expected, {}, 0, {}};
+  sample.seen.o = read_floating("o", call.o).values;
+  sample.seen.lse = read_floating("lse", call.lse).values;
+  sample.seen.o_junk.assign(sample.seen.o.size(), 0);
+  sample.seen.lse_junk.assign(sample.seen.lse.size(), 0);
+  sample.wrong = count_wrong(sample);
+  grade.message += fmt::format("; {} of {} elements wrong", sample.wrong,
+                               sample.seen.o.size() + sample.seen.lse.size());
+  if (problem.rope != RopePairing::none) return;  // its tables are not part of the call
+  const std::string looks = diagnosis_text(likely_mistakes({sample}));
+  if (!looks.empty()) grade.message += "; looks like: " + looks;
+}
+
 }  // namespace
 
 Grade grade(const attest_attention& call, const std::string& precision) {
@@ -272,6 +292,7 @@ Grade grade(const attest_attention& call, const std::string& precision) {
     grade.verdict = Verdict::not_judged;
     judge_into(grade, problem, expected, Output::o, call.o);
     judge_into(grade, problem, expected, Output::lse, call.lse);
+    if (is_failure(grade.verdict)) add_diagnosis(grade, call, problem, inputs, *profile, expected);
     if (grade.verdict == Verdict::pass)
       grade.message = "worst err/tolerance " + print_number(grade.worst_ratio);
   } catch (const BadCall& bad) {

@@ -17,10 +17,12 @@ import json
 import math
 import os
 import struct
+import subprocess
 import sys
+import tempfile
 import traceback
 
-__all__ = ["Unsupported", "subject"]
+__all__ = ["Unsupported", "assert_close", "subject"]
 
 PROTOCOL = 1
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "U8": 1, "I32": 4}
@@ -107,16 +109,20 @@ def read_request(fd):
     return header["__metadata__"], tensors
 
 
-def write_answer(fd, metadata, tensors=()):
+def blob_of(metadata, tensors):
+    """The bytes of a safetensors file."""
     header, at = {"__metadata__": metadata}, 0
-    for name, tensor in dict(tensors).items():
-        header[name] = {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [at, at + len(tensor.data)]}
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [at, at + len(tensor.data)]}
         at += len(tensor.data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    parts = [struct.pack("<QQ", 8 + len(text) + at, len(text)), text]
-    parts += [bytes(tensor.data) for tensor in dict(tensors).values()]
-    view = memoryview(b"".join(parts))
+    return b"".join([struct.pack("<Q", len(text)), text, *(bytes(tensor.data) for tensor in tensors.values())])
+
+
+def write_answer(fd, metadata, tensors):
+    blob = blob_of(metadata, tensors)
+    view = memoryview(struct.pack("<Q", len(blob)) + blob)
     while view:
         view = view[os.write(fd, view):]
 
@@ -195,6 +201,8 @@ class Lists:
             raise Nonsense(f"{name}: {error}") from None
 
     def encoded(self, values, dtype):
+        if dtype in ("U8", "I32"):
+            return array.array(CODES[dtype], [int(one) for one in values]).tobytes()
         values = [float(one) for one in values]
         if dtype == "BF16":
             return array.array("H", map(bf16_word, values)).tobytes()
@@ -242,7 +250,7 @@ class Torch:
         got = value.detach().cpu().contiguous()
         names = {kind: name for name, kind in self.types.items()}
         data = got.reshape(-1).view(self.torch.uint8).numpy().tobytes() if got.numel() else b""
-        return Tensor(names.get(got.dtype, str(got.dtype)), tuple(got.shape), data)
+        return Tensor("U8" if got.dtype == self.torch.bool else names.get(got.dtype, str(got.dtype)), tuple(got.shape), data)
 
 
 def arrays_for(function):
@@ -254,6 +262,83 @@ def arrays_for(function):
     if "numpy" in modules:
         return Numpy(sys.modules["numpy"])
     return Lists()
+
+
+# Grading in place ---------------------------------------------------------------------------------------------------
+
+def as_tensor(value, name, dtype):
+    """A message's tensor of a numpy array, a torch tensor, or nested lists, which are of `dtype`."""
+    kind = type(value).__module__.split(".")[0]
+    if kind == "torch":
+        return Torch(sys.modules["torch"]).take(value, None, None, name)
+    if kind == "numpy":
+        numpy = sys.modules["numpy"]
+        if value.dtype == bool:
+            value = value.astype(numpy.uint8)
+        if str(value.dtype) == "uint16" and dtype != "bf16":
+            raise TypeError(f"{name} is uint16; the bits of bf16? Then say dtype='bf16'")
+        names = {kind: tensor for tensor, kind in NUMPY.items()}
+        if str(value.dtype) not in names:
+            raise TypeError(f"{name} is {value.dtype}, which no call has")
+        return Tensor(names[str(value.dtype)], value.shape, numpy.ascontiguousarray(value).tobytes())
+    shape, level = [], value
+    while hasattr(level, "__len__"):
+        shape.append(len(level))
+        level = level[0] if len(level) else None
+    if not shape:
+        raise TypeError(f"{name} is a {type(value).__name__}, no array")
+    return Tensor(dtype.upper(), shape, Lists().encoded(flatten(value, shape, name), dtype.upper()))
+
+
+def command():
+    """The program, in a build tree, where it is installed, or in the path."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for place in (os.environ.get("ATTEST_COMMAND"), os.path.join(here, "..", "..", "attest"),
+                  os.path.join(here, "..", "..", "bin", "attest")):
+        if place and os.access(place, os.X_OK) and not os.path.isdir(place):
+            return place
+    return "attest"
+
+
+def assert_close(o, *, q, k, v, lse=None, causal=False, base=None, align=None, precision="f32", dtype="f32", **more):
+    """Raises AssertionError, with what the verdict says, where o is not attention of q, k and v.
+
+        o, q, k, v   [B, H, L, D], or without the first axes; numpy, torch, or lists of `dtype`
+        causal       base="causal"; align must be said where queries and keys are not equally many
+        base, align, scale, softcap, window_left, window_right, mask, bias, sink, seqlens_k, ...
+                     as in attest/plugin.h; arrays and scalars alike
+        precision    the arithmetic of the kernel, a preset of docs/declaration.md
+
+    The expected values come from the definition, the tolerance of each element from the precision. ValueError where
+    this is no legal call.
+    """
+    tensors = {"q": q, "k": k, "v": v, "o": o}
+    if lse is not None:
+        tensors["lse"] = lse
+    metadata = {"precision": precision}
+    scalars = {"base": base or ("causal" if causal else None), "align": align}
+    for name, value in {**scalars, **more}.items():
+        if value is None:
+            continue
+        if hasattr(value, "__len__") and not isinstance(value, str):
+            tensors[name] = value
+        else:
+            metadata[name] = value if isinstance(value, str) else json.dumps(value)
+    whole = ("seqlens_q", "seqlens_k", "left_pad_q", "left_pad_k", "cu_seqlens_q", "cu_seqlens_k", "q_offset", "prefix_len")
+    made = {name: as_tensor(value, name, "i32" if name in whole else "u8" if name in ("mask", "blocks", "keep") else dtype)
+            for name, value in tensors.items()}
+    for name in ("q", "k", "v", "o"):
+        made[name].shape = (1,) * (4 - len(made[name].shape)) + tuple(made[name].shape)
+    if causal and align is None and made["q"].shape[2] != made["k"].shape[2]:
+        raise ValueError("causal with other numbers of queries and keys: say align='bottom_right' or 'top_left'")
+    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+        file.write(blob_of(metadata, made))
+        file.flush()
+        result = subprocess.run([command(), "grade", file.name], capture_output=True, text=True, check=False)
+    if result.returncode == 1:
+        raise AssertionError(result.stdout.strip())
+    if result.returncode != 0:
+        raise ValueError((result.stderr or result.stdout).strip().split(file.name + ": ")[-1])
 
 
 # The function ---------------------------------------------------------------------------------------------------------
@@ -528,7 +613,7 @@ def serve(word):
         if metadata["op"] == "hello":
             answer = {"status": "failed", "message": trouble} if trouble else {
                 "name": served.name, "version": served.version, "declaration": served.declaration}
-            write_answer(to_suite, {"id": metadata["id"], **answer})
+            write_answer(to_suite, {"id": metadata["id"], **answer}, {})
             continue
         answer, outputs = answer_call(served, metadata, tensors)
         write_answer(to_suite, {"id": metadata["id"], **answer}, outputs)
