@@ -136,6 +136,44 @@ def refused(folder):
     expect(f"[{functions}::prints] seen" in result.stderr, result.stderr)
 
 
+def like_known_functions(folder):
+    """Functions with the names, layouts and conventions of libraries, by the file that says so."""
+    path = pathlib.Path(folder) / "libraries.py"
+    path.write_text("""import numpy as np
+
+def softmax(scores, v):
+    weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e30))
+    total = weights.sum(-1, keepdims=True)
+    return (weights @ v) / np.where(total == 0, total.dtype.type(1), total)
+
+def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if enable_gqa:
+        key, value = (np.repeat(x, query.shape[1] // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.swapaxes(-1, -2) * query.dtype.type(1 / np.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        assert attn_mask is None
+        attn_mask = np.tri(*scores.shape[-2:], dtype=bool)
+    if attn_mask is not None:
+        scores = np.where(attn_mask, scores, -np.inf).astype(scores.dtype) if attn_mask.dtype == bool else scores + attn_mask
+    return softmax(scores, value)
+
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0):
+    assert len(window_size) == 2
+    q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+    return sdpa(q, k, v, None, 0.0, False, softmax_scale, q.shape[1] != k.shape[1]).swapaxes(1, 2)
+""")
+    # What numpy has types and this file code for: the declaration that goes with the names is narrowed.
+    text = path.read_text() + "\nimport attest\n"
+    text += "sdpa = attest.subject(sdpa, declaration='dtype=f32,f64 v_head_dim=any base=full,causal align=top_left gqa mask bias scale')\n"
+    text += "flash_attn_func = attest.subject(flash_attn_func, declaration='dtype=f32 gqa scale precision=f32')\n"
+    path.write_text(text)
+    run("check", f"{path}::sdpa", "--like", "torch_sdpa", *SHORT, env=PYTHON, check=0)
+    run("check", f"{path}::flash_attn_func@flash_attn", *SHORT, env=PYTHON, check=0)
+    result = run("check", f"{path}::sdpa", "--like", "nobody", env=PYTHON, check=2)
+    expect("no function is known as 'nobody'; there are flash_attn, torch_sdpa" in result.stderr, result.stderr)
+    expect("--like goes with" in run("check", "naive", "--like", "torch_sdpa", check=2).stderr, "naive")
+
+
 def over_stdio(folder):
     """As over ssh: nothing but stdin and stdout, and what the function prints is no answer."""
     function = pathlib.Path(folder) / "quiet.py"
@@ -155,5 +193,6 @@ with tempfile.TemporaryDirectory() as name:
     wrong_programs(name)
     hostile_blobs(name)
     refused(name)
+    like_known_functions(name)
     over_stdio(name)
 finish()

@@ -126,7 +126,11 @@ std::string subject_argument(const Arguments& arguments) {
   if (!arguments.has("--cmd")) {
     if (arguments.has("--protocol")) throw CommandError("--protocol goes with --cmd");
     if (!named) throw CommandError("no kernel given: SUBJECT, or --cmd 'PROGRAM ARGS'");
-    return arguments.positional("SUBJECT");
+    const std::string word = arguments.positional("SUBJECT");
+    if (!arguments.has("--like")) return word;
+    if (word.find("::") == std::string::npos)
+      throw CommandError("--like goes with FILE.py::NAME or package.module::NAME");
+    return word + "@" + arguments.value("--like");
   }
   if (named) throw CommandError("--cmd takes the place of SUBJECT");
   const std::string protocol = arguments.value("--protocol", "jsonl");

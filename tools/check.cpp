@@ -345,6 +345,9 @@ ATTEST_COMMAND(
         .options = {{"--cmd", "COMMAND", "in place of SUBJECT: a program that answers calls"},
                     {"--protocol", "NAME",
                      "that it speaks: jsonl (the default), safetensors (docs/worker.md)"},
+                    {"--like", "NAME",
+                     "what FILE.py::NAME takes its arguments like: torch_sdpa, flash_attn; as "
+                     "FILE.py::NAME@NAME"},
                     {"--python", "INTERPRETER",
                      "of FILE.py::NAME; default $ATTEST_PYTHON, python3"},
                     {"--suite", "NAME", "smoke, quick (the default) or full"},

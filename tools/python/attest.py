@@ -58,7 +58,7 @@ def subject(function=None, *, name=None, version=None, dtypes=None, head_dims=No
     name, version   as reports call it; default: the function's name
     dtypes          of "f64", "f32", "f16", "bf16"; default: f32
     head_dims       as in a declaration, "8..256%8"
-    layout          "bhld": arrays [B, H, L, D]; "ld": two-dimensional ones, a call for each head; default: tried
+    layout          "bhld": arrays [B, H, L, D]; "blhd": [B, L, H, D]; "ld": two-dimensional ones, a call for each head; default: tried
     precision       a preset of docs/declaration.md, for every type
     promises        of deterministic, batch_invariant, thread_invariant, masked_nan_safe
     outputs         what it returns: ("o",) or ("o", "lse")
@@ -254,8 +254,10 @@ class Torch:
 
 
 def arrays_for(function):
-    """By what the function's own file has imported."""
-    names = vars(sys.modules.get(function.__module__, None) or object()).values() if function.__module__ else ()
+    """By what the function's own file has imported; a function of torch takes tensors of it."""
+    if (getattr(function, "__module__", None) or "").split(".")[0] == "torch":
+        return Torch(sys.modules["torch"])
+    names = vars(sys.modules[function.__module__]).values() if function.__module__ in sys.modules else ()
     modules = {getattr(one, "__name__", "").split(".")[0] for one in names if inspect.ismodule(one)}
     if "torch" in modules:
         return Torch(sys.modules["torch"])
@@ -416,6 +418,8 @@ class Declared:
         # Rounded once there, twice here: one unit in the last place apart for some sizes.
         if q[3] > 0 and abs(float(metadata["scale"]) * math.sqrt(q[3]) - 1) > 1e-15 and not self.has("scale"):
             return "scale"
+        if float(metadata["scale"]) <= 0 and not self.has("scale_nonpositive"):
+            return "a scale of 0 or below"
         return self.refuses_positions(metadata, tensors, q[2] != k[2])
 
     def refuses_positions(self, metadata, tensors, unequal):
@@ -441,23 +445,59 @@ class Declared:
         return None
 
 
+class Like:
+    """Names, layout and conventions of a known function, from a file in the folder `like`: other functions that take
+    what it takes need no more than its name."""
+
+    def __init__(self, name):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "like")
+        known = sorted(entry[:-5] for entry in os.listdir(folder) if entry.endswith(".json"))
+        if name not in known:
+            raise Nonsense(f"no function is known as '{name}'; there are {', '.join(known)}")
+        with open(os.path.join(folder, name + ".json"), encoding="utf-8") as file:
+            self.said = json.load(file)
+
+    def renamed(self, given):
+        """A call's arguments as the function takes them."""
+        for pair in self.said.get("apart", []):
+            if all(given.get(name) is not None and given[name] is not False for name in pair):
+                raise Unsupported(" and ".join(pair) + " do not go together")
+        arguments = {}
+        for name, value in given.items():
+            target = self.said["arguments"].get(name)
+            if target is None:
+                continue  # what the declaration lacks is refused before
+            if target in arguments:
+                raise Unsupported(f"{name} beside another {target}")
+            arguments[target] = value
+        for target, names in self.said.get("tuples", {}).items():
+            arguments[target] = tuple(given.get(name, -1) for name in names)
+        return arguments
+
+
 class Served:
     """A function with what it declares."""
 
     def __init__(self, place, name):
+        name, _, like = name.partition("@")
         self.function = load_function(place, name)
+        self.like = Like(like) if like else None
         said = getattr(self.function, "attest_subject", {})
         self.name = said.get("name") or getattr(self.function, "__name__", name)
         self.version = said.get("version") or "0"
-        self.outputs = said.get("outputs") or ("o",)
+        self.outputs = said.get("outputs") or (self.like.said["outputs"] if self.like else ("o",))
         self.arrays = arrays_for(self.function)
         self.parameters = self.read_parameters()
-        self.layout = said.get("layout") or self.tried_layout()
+        self.layout = said.get("layout") or (self.like.said["layout"] if self.like else self.tried_layout())
         text = said.get("declaration")
+        if self.like and text is None:
+            text = self.like.said["declaration"]
         self.declaration = self.derived(said) if text is None else text
         self.declared = Declared(self.declaration)
 
     def read_parameters(self):
+        if self.like:
+            return None
         parameters = inspect.signature(self.function).parameters
         if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             return None  # takes everything by name
@@ -526,7 +566,15 @@ class Served:
         arguments = {name: as_value(text) for name, text in metadata.items() if name not in ("id", "op", "outputs")}
         arguments.update((name, self.arrays.make(tensor)) for name, tensor in tensors.items())
         arguments = {name: value for name, value in arguments.items() if self.takes(name)}
+        if self.layout == "blhd":
+            for name in ("q", "k", "v"):
+                arguments[name] = arguments[name].swapaxes(1, 2)
+        if self.like:
+            arguments["gqa"] = tensors["q"].shape[1] != tensors["k"].shape[1]
+            arguments = self.like.renamed(arguments)
         results = self.head_by_head(arguments, tensors) if self.layout == "ld" else self.call(arguments)
+        if self.layout == "blhd" and "o" in results:
+            results["o"] = results["o"].swapaxes(1, 2)
         return {name: self.arrays.take(results[name], form["dtype"].upper(), tuple(form["shape"]), name)
                 for name, form in wanted.items() if name in results}
 
