@@ -12,7 +12,7 @@ from command import MODULES, expect, finish, record_of, run
 PYTHON = {"ATTEST_PYTHON": sys.executable}
 NUMPY, PLAIN, PERL = ("examples/python/numpy_attention.py::attention", "examples/python/plain_attention.py::attention",
                       "examples/jsonl/attention.pl")
-SHORT = ["--suite", "smoke", "--time-budget", "8s"]
+SHORT = ["--suite", "smoke"]  # which ends after 10 s for a program
 # A right program that speaks jsonl, for those that go wrong in one place: what a call is answered with.
 PROGRAM = '''#!%s
 import json, os, sys

@@ -157,7 +157,7 @@ void be_patient_with_program(const Arguments& arguments, RunOptions& options) {
   options.most_call_seconds = 0.5;
   if (arguments.has("--time-budget") || options.suite == "full" || !options.cases_name.empty())
     return;
-  options.time_budget_seconds = 40;
+  options.time_budget_seconds = options.suite == "smoke" ? 10 : 40;
   options.finding_seconds = 15;
   options.cut_is_incomplete = false;  // it is a part of what was asked for
 }
