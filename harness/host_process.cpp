@@ -241,14 +241,16 @@ double HostProcess::cpu_seconds() const { return cpu_seconds_of(pid_); }
 
 double HostProcess::children_cpu_seconds() const {
   double seconds = 0;
+  if (mark_.empty()) return seconds;
   for (const pid_t child : descendants(pid_)) seconds += cpu_seconds_of(child);
   return seconds;
 }
 
 HostProcess::Starvation HostProcess::starvation() const {
   Starvation found;
-  std::vector<pid_t> processes = descendants(pid_);
-  processes.push_back(pid_);
+  std::vector<pid_t> processes{pid_};
+  if (!mark_.empty())
+    for (const pid_t child : descendants(pid_)) processes.push_back(child);
   for (const pid_t process : processes) {
     std::error_code error;
     const std::filesystem::path tasks = fmt::format("/proc/{}/task", process);

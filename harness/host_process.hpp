@@ -47,9 +47,9 @@ class HostProcess {
   HostEnd end();
   /// The last 4 KiB of its stdout and stderr.
   std::string output();
-  /// Prints what it prints to stderr too, each line behind "[mark]"; the first 100 lines of all
-  /// processes together.
-  void pass_output_on(const std::string& mark) { mark_ = mark; }
+  /// It starts a program that does the work: what that takes of CPU time counts, and what it prints
+  /// goes to stderr too, each line behind "[mark]", the first 100 of all processes together.
+  void has_program(const std::string& mark) { mark_ = mark; }
   /// Bytes of private memory (data and stack).
   std::uint64_t data_bytes() const;
   /// Bounds its private memory to `bytes` in all. No effect in sanitizer builds, whose shadow
@@ -64,7 +64,7 @@ class HostProcess {
   void drain(int fd);
   void pass_on(std::string_view text);
   double cpu_seconds() const;
-  /// Of the processes that it started.
+  /// Of the program's processes; 0 without one.
   double children_cpu_seconds() const;
   struct Starvation {
     bool runnable = false;  ///< a thread has a core or waits for one

@@ -36,7 +36,7 @@ class HostSubject final : public Subject {
  public:
   HostSubject(SubjectSpec spec, HostOptions options)
       : spec_(std::move(spec)), options_(std::move(options)), process_(arena_) {
-    if (is_program()) process_.pass_output_on(spec_.path);
+    if (is_program()) process_.has_program(spec_.path);
     if (options_.program.empty()) options_.program = module_dir() + "/attest-host";
   }
 

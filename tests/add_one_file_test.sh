@@ -56,7 +56,7 @@ grep -lE '^ATTEST_(REQUIREMENT|HYPOTHESIS|PLANT|HONEST)\(' properties/*.cpp prop
 # that the build of the benchmarks asks for.
 grep -l '^ATTEST_COMMAND(' tools/*.cpp | grep -v '/check\|/list\|/probe' | xargs rm
 rm bench/cost/*.cpp bench/timing/*.cpp bench/compare/*_test.cpp reports/cost_*.cpp reports/bench_*.cpp reports/html_report*.cpp \
-  reports/safetensors*.cpp reports/*_plot*.cpp tools/plot_*.cpp
+  reports/*_plot*.cpp tools/plot_*.cpp
 grep -l '^ATTEST_PLUGIN(' impls/*.cpp | grep -v '/scratch\|/naive\|/chunked\|/contiguous\|/paged' | xargs rm
 
 # Correctness does not depend on the optimiser; -O0 makes this a test of a minute.
