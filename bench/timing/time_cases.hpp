@@ -44,9 +44,9 @@ struct TimedCase {
 };
 
 /// Calls of all kernels in turn (A B C A B C ...), each between two yardsticks, until each has its
-/// samples, or four times as many where yardsticks sag. `best` holds the best rates seen so far,
-/// which grow. A kernel that the oracle does not agree with, before or after, gets no sample:
-/// `refused` says why. settle() follows.
+/// samples, or four times as many where yardsticks sag (twelve times within case_seconds). `best`
+/// holds the best rates seen so far, which grow. A kernel that the oracle does not agree with,
+/// before or after, gets no sample: `refused` says why. settle() follows.
 TimedCase time_case(const std::vector<BenchSubject>& subjects, const AttentionProblem& problem,
                     const BenchOptions& options, Yardsticks& best);
 
