@@ -175,6 +175,15 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     expect("--like goes with" in run("check", "naive", "--like", "torch_sdpa", check=2).stderr, "naive")
 
 
+def probed(folder):
+    """A function that declares nothing is called, not refused, so that a probe sees what it does."""
+    path = pathlib.Path(folder) / "probed.py"
+    text = pathlib.Path("examples/python/numpy_attention.py").read_text()
+    path.write_text("import attest\n" + text.replace("def attention", "@attest.subject(declaration='')\ndef attention"))
+    printed = run("probe", f"{path}::attention", env=PYTHON, check=0).stdout
+    expect("dtype=" in printed and "base=full,causal" in printed, printed)
+
+
 def over_stdio(folder):
     """As over ssh: nothing but stdin and stdout, and what the function prints is no answer."""
     function = pathlib.Path(folder) / "quiet.py"
@@ -195,5 +204,6 @@ with tempfile.TemporaryDirectory() as name:
     hostile_blobs(name)
     refused(name)
     like_known_functions(name)
+    probed(name)
     over_stdio(name)
 finish()

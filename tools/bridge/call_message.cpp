@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "attest/tensor.hpp"
+#include "tools/tensor_elements.hpp"
 
 namespace attest {
 namespace {
@@ -25,32 +26,12 @@ WireShape form_of(const DLTensor& tensor) {
   return {wire_type(tensor.dtype), {tensor.shape, tensor.shape + tensor.ndim}};
 }
 
-/// body(bytes of the element in the tensor, its place in row-major order) for each, last axis
-/// innermost.
-template <class Body>
-void for_each_element(const DLTensor& tensor, const Body& body) {
-  const std::size_t size = tensor.dtype.bits / 8u;
-  const int rank = tensor.ndim;
-  std::vector<std::int64_t> index(static_cast<std::size_t>(rank));
-  const std::size_t count = form_of(tensor).count();
-  auto* const base = static_cast<char*>(tensor.data);
-  for (std::size_t n = 0; n < count; ++n) {
-    std::int64_t offset = 0;
-    for (int axis = 0; axis < rank; ++axis)
-      offset += index[static_cast<std::size_t>(axis)] * tensor.strides[axis];
-    body(base + offset * static_cast<std::int64_t>(size), n * size, size);
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      if (++index[static_cast<std::size_t>(axis)] < tensor.shape[axis]) break;
-      index[static_cast<std::size_t>(axis)] = 0;
-    }
-  }
-}
-
 WireTensor gather(const DLTensor& tensor) {
   WireTensor wire{form_of(tensor), ""};
-  wire.bytes.resize(wire.form.count() * size_of(wire.form.type));
-  for_each_element(tensor, [&](const char* from, std::size_t at, std::size_t size) {
-    std::memcpy(wire.bytes.data() + at, from, size);
+  const std::size_t size = size_of(wire.form.type);
+  wire.bytes.resize(wire.form.count() * size);
+  for_each_element(tensor, [&](std::size_t flat, const std::byte* from) {
+    std::memcpy(wire.bytes.data() + flat * size, from, size);
   });
   return wire;
 }
@@ -180,8 +161,9 @@ void take_outputs(const WorkerAnswer& answer, const std::vector<NamedTensor>& ou
   for (const NamedTensor& output : outputs) {
     if (!output.tensor) continue;
     const std::string& bytes = answer.outputs.at(output.name);
-    for_each_element(*output.tensor, [&](char* to, std::size_t at, std::size_t size) {
-      std::memcpy(to, bytes.data() + at, size);
+    const std::size_t size = output.tensor->dtype.bits / 8u;
+    for_each_element(*output.tensor, [&](std::size_t flat, std::byte* to) {
+      std::memcpy(to, bytes.data() + flat * size, size);
     });
   }
 }

@@ -17,6 +17,7 @@
 #include "harness/diagnose.hpp"
 #include "harness/judge.hpp"
 #include "reference/expected.hpp"
+#include "tools/tensor_elements.hpp"
 
 namespace attest {
 namespace {
@@ -26,40 +27,16 @@ struct BadCall : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Four axes from a tensor of up to four, missing leading ones being 1.
-struct Axes4 {
-  std::array<std::int64_t, 4> shape{1, 1, 1, 1};
-  std::array<std::int64_t, 4> strides{0, 0, 0, 0};
-};
-
-Axes4 four_axes(const char* name, const DLTensor& tensor) {
+/// The shape as four axes, missing leading ones being 1; refuses what is none.
+std::array<std::int64_t, 4> four_axes(const char* name, const DLTensor& tensor) {
   if (tensor.ndim < 1 || tensor.ndim > 4 || !tensor.shape || !tensor.strides || tensor.byte_offset)
     throw BadCall(std::string(name) + ": wants 1 to 4 axes, strides, and byte_offset 0");
-  Axes4 axes;
+  std::array<std::int64_t, 4> shape{1, 1, 1, 1};
   for (int axis = 0; axis < tensor.ndim; ++axis) {
-    const int place = 4 - tensor.ndim + axis;
-    axes.shape[static_cast<std::size_t>(place)] = tensor.shape[axis];
-    axes.strides[static_cast<std::size_t>(place)] = tensor.strides[axis];
+    shape[static_cast<std::size_t>(4 - tensor.ndim + axis)] = tensor.shape[axis];
     if (tensor.shape[axis] < 0) throw BadCall(std::string(name) + ": negative extent");
   }
-  return axes;
-}
-
-/// Calls visit(flat, address) for every element in logical row-major order.
-template <class Visit>
-void for_each_element(const char* name, const DLTensor& tensor, Visit visit) {
-  const Axes4 axes = four_axes(name, tensor);
-  const std::size_t bytes = tensor.dtype.bits / 8;
-  const auto* base = static_cast<const std::byte*>(tensor.data);
-  std::size_t flat = 0;
-  for (std::int64_t a = 0; a < axes.shape[0]; ++a)
-    for (std::int64_t b = 0; b < axes.shape[1]; ++b)
-      for (std::int64_t c = 0; c < axes.shape[2]; ++c)
-        for (std::int64_t d = 0; d < axes.shape[3]; ++d) {
-          const std::int64_t offset =
-              a * axes.strides[0] + b * axes.strides[1] + c * axes.strides[2] + d * axes.strides[3];
-          visit(flat++, base + offset * static_cast<std::int64_t>(bytes));
-        }
+  return shape;
 }
 
 DType floating(const char* name, const DLTensor& tensor) {
@@ -71,8 +48,8 @@ DType floating(const char* name, const DLTensor& tensor) {
 Dense<double> read_floating(const char* name, const DLTensor* tensor) {
   if (!tensor) return {};
   const DType type = floating(name, *tensor);
-  Dense<double> dense(four_axes(name, *tensor).shape);
-  for_each_element(name, *tensor, [&](std::size_t flat, const std::byte* address) {
+  Dense<double> dense(four_axes(name, *tensor));
+  for_each_element(*tensor, [&](std::size_t flat, const std::byte* address) {
     dense.values[flat] = load(address, type);
   });
   return dense;
@@ -82,8 +59,8 @@ Dense<std::uint8_t> read_bytes(const char* name, const DLTensor* tensor) {
   if (!tensor) return {};
   if (tensor->dtype.code != kDLUInt || tensor->dtype.bits != 8)
     throw BadCall(std::string(name) + ": wants uint8");
-  Dense<std::uint8_t> dense(four_axes(name, *tensor).shape);
-  for_each_element(name, *tensor, [&](std::size_t flat, const std::byte* address) {
+  Dense<std::uint8_t> dense(four_axes(name, *tensor));
+  for_each_element(*tensor, [&](std::size_t flat, const std::byte* address) {
     dense.values[flat] = std::to_integer<std::uint8_t>(*address) != 0;
   });
   return dense;
@@ -94,7 +71,8 @@ std::vector<std::int64_t> read_integers(const char* name, const DLTensor* tensor
   if (!tensor) return values;
   if (tensor->dtype.code != kDLInt || tensor->dtype.bits != 32)
     throw BadCall(std::string(name) + ": wants int32");
-  for_each_element(name, *tensor, [&](std::size_t, const std::byte* address) {
+  four_axes(name, *tensor);
+  for_each_element(*tensor, [&](std::size_t, const std::byte* address) {
     std::int32_t value;
     std::memcpy(&value, address, sizeof value);
     values.push_back(value);

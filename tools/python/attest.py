@@ -24,11 +24,11 @@ import traceback
 
 __all__ = ["Unsupported", "assert_close", "subject"]
 
-PROTOCOL = 1
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "U8": 1, "I32": 4}
 # What the array module calls them; None: 16 bits that it has no number for.
 CODES = {"F64": "d", "F32": "f", "F16": None, "BF16": None, "U8": "B", "I32": "i"}
 NUMPY = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "uint16", "U8": "uint8", "I32": "int32"}
+OF_NUMPY = {kind: name for name, kind in NUMPY.items()}
 
 # What a function's parameters may be called, and what each makes declared ("": nothing by itself).
 PARAMETERS = {
@@ -226,9 +226,7 @@ class Numpy:
         got = self.numpy.asarray(value)
         if got.dtype.kind == "f" and got.dtype.itemsize > SIZES[dtype] and dtype != "BF16":
             got = got.astype(NUMPY[dtype])  # wider than asked for, as numpy 2 makes of f32 / np.sqrt(64)
-        names = {kind: name for name, kind in NUMPY.items()}
-        found = dtype if str(got.dtype) == NUMPY[dtype] else names.get(str(got.dtype), str(got.dtype))
-        return Tensor(found, got.shape, self.numpy.ascontiguousarray(got).tobytes())
+        return Tensor(OF_NUMPY.get(str(got.dtype), str(got.dtype)), got.shape, self.numpy.ascontiguousarray(got).tobytes())
 
 
 class Torch:
@@ -236,6 +234,7 @@ class Torch:
         self.torch = torch
         self.types = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
                       "U8": torch.uint8, "I32": torch.int32}
+        self.names = {kind: name for name, kind in self.types.items()} | {torch.bool: "U8"}
 
     def make(self, tensor):
         if 0 in tensor.shape:
@@ -248,9 +247,8 @@ class Torch:
         if not isinstance(value, self.torch.Tensor):
             raise Nonsense(f"{name} is a {type(value).__name__}, no tensor")
         got = value.detach().cpu().contiguous()
-        names = {kind: name for name, kind in self.types.items()}
         data = got.reshape(-1).view(self.torch.uint8).numpy().tobytes() if got.numel() else b""
-        return Tensor("U8" if got.dtype == self.torch.bool else names.get(got.dtype, str(got.dtype)), tuple(got.shape), data)
+        return Tensor(self.names.get(got.dtype, str(got.dtype)), tuple(got.shape), data)
 
 
 def arrays_for(function):
@@ -279,10 +277,9 @@ def as_tensor(value, name, dtype):
             value = value.astype(numpy.uint8)
         if str(value.dtype) == "uint16" and dtype != "bf16":
             raise TypeError(f"{name} is uint16; the bits of bf16? Then say dtype='bf16'")
-        names = {kind: tensor for tensor, kind in NUMPY.items()}
-        if str(value.dtype) not in names:
+        if str(value.dtype) not in OF_NUMPY:
             raise TypeError(f"{name} is {value.dtype}, which no call has")
-        return Tensor(names[str(value.dtype)], value.shape, numpy.ascontiguousarray(value).tobytes())
+        return Tensor(OF_NUMPY[str(value.dtype)], value.shape, numpy.ascontiguousarray(value).tobytes())
     shape, level = [], value
     while hasattr(level, "__len__"):
         shape.append(len(level))
@@ -557,7 +554,8 @@ class Served:
     def forward(self, metadata, tensors):
         """The outputs of one call, by name."""
         wanted = json.loads(metadata["outputs"])
-        refused = self.declared.refuses(metadata, tensors, wanted)
+        # Where nothing is declared, what it does with a call is what a probe wants to see.
+        refused = self.declaration and self.declared.refuses(metadata, tensors, wanted)
         if refused:
             raise Unsupported(refused + " is not declared")
         return self.run(metadata, tensors, wanted)
